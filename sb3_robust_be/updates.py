@@ -1,0 +1,216 @@
+"""The one definition of the update shared by every algorithm of the family.
+
+An update moves the value weights along ``a·∇q(s,a) + b·∇max q(s',·)`` and the secondary weights along ``c·∇h(s,a)``;
+:func:`coefficients` gives ``(a, b, c)``. All functions take numpy arrays and torch tensors alike, element by element,
+and are safe under ``torch.func.vmap``; this module imports numpy only.
+
+Source: Patterson, Liao & White, "Robust Losses for Learning Value Functions" (TPAMI 2023), sections 4-6.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+Array = Any  # numpy.ndarray or torch.Tensor; the two share no useful base class
+Threshold = Any  # a float or a 0-d array of the same kind as the data, so that a vmap can give each agent its own
+Limit = Literal["magnitude", "same_sign"]
+HTarget = Literal["td_error", "clipped"]
+
+LIMITS: tuple[str, ...] = ("magnitude", "same_sign")
+H_TARGETS: tuple[str, ...] = ("td_error", "clipped")
+
+
+def _namespace(x: Array) -> Any:
+    """numpy for arrays and plain numbers, torch for tensors (looked up, not imported: a tensor implies it is there)."""
+    return np if isinstance(x, (np.ndarray, np.generic, int, float)) else sys.modules["torch"]
+
+
+@dataclass(frozen=True)
+class RobustLoss:
+    """A loss on the Bellman error, with all that its estimation needs.
+
+    ``loss`` is convex with ``loss(0) = 0``, ``derivative`` is its (sub)gradient, and
+    ``conjugate(g) = max_x g·x − loss(x)`` its Fenchel conjugate (infinite where the maximum is unbounded).
+    ``project`` maps the least-squares estimate ``h ≈ E[δ|s,a]`` to the maximiser of the paper's dual form: half the
+    derivative, or the derivative itself for the absolute loss, whose dual form has no quadratic term.
+
+    :param name: The name used by the ``projection`` argument of every algorithm.
+    :param loss: ``(x, threshold) -> loss``.
+    :param derivative: ``(x, threshold) -> d loss / dx``.
+    :param conjugate: ``(g, threshold) -> conjugate``.
+    :param project: ``(h, threshold) -> z``.
+    :param thresholded: Whether ``threshold`` has a meaning.
+    """
+
+    name: str
+    loss: Callable[[Array, Threshold], Array]
+    derivative: Callable[[Array, Threshold], Array]
+    conjugate: Callable[[Array, Threshold], Array]
+    project: Callable[[Array, Threshold], Array]
+    thresholded: bool
+
+
+def _infinite_outside(value: Array, inside: Array) -> Array:
+    return _namespace(value).where(inside, value, math.inf)
+
+
+def huber(x: Array, threshold: Threshold) -> Array:
+    """The paper's ``p_τ(x)``: ``x²`` for ``|x| ≤ τ``, else ``2τ|x| − τ²`` (section 3.1)."""
+    clipped = x.clip(-threshold, threshold)
+    return clipped * (2.0 * x - clipped)
+
+
+def huber_derivative(x: Array, threshold: Threshold) -> Array:
+    """``p_τ'(x) = 2·clip(x, −τ, τ)``."""
+    return 2.0 * x.clip(-threshold, threshold)
+
+
+def huber_conjugate(g: Array, threshold: Threshold) -> Array:
+    """``p_τ*(g) = g²/4`` for ``|g| ≤ 2τ``, else infinite; with ``g = 2h``, ``p_τ(x) = max_{|h|≤τ} 2xh − h²``."""
+    return _infinite_outside(0.25 * g * g, abs(g) <= 2.0 * threshold)
+
+
+def _log_cosh(u: Array) -> Array:
+    """``log cosh u`` without overflow."""
+    xp, size = _namespace(u), abs(u)
+    return size + xp.log1p(xp.exp(-2.0 * size)) - math.log(2.0)
+
+
+def _smooth_huber_conjugate(g: Array, threshold: Threshold) -> Array:
+    """Conjugate of ``2τ² log cosh(x/τ)``: a binary entropy, finite for ``|g| ≤ 2τ``."""
+    xp = _namespace(g)
+    u = (g / (2.0 * threshold)).clip(-1.0, 1.0)
+    # At u = ±1 one term is 0·log 0 = 0; shifting its argument to 1 keeps the logarithm finite.
+    plus, minus = 1.0 + u, 1.0 - u
+    entropy = plus * xp.log(plus + (plus <= 0)) + minus * xp.log(minus + (minus <= 0))
+    return _infinite_outside(threshold * threshold * entropy, abs(g) <= 2.0 * threshold)
+
+
+def _project_smooth_huber(h: Array, threshold: Threshold) -> Array:
+    return threshold * _namespace(h).tanh(h / threshold)
+
+
+def _sign(x: Array, _: Threshold) -> Array:
+    return _namespace(x).sign(x)
+
+
+ROBUST_LOSSES: dict[str, RobustLoss] = {
+    entry.name: entry
+    for entry in (
+        RobustLoss(
+            "squared",
+            loss=lambda x, _: x * x,
+            derivative=lambda x, _: 2.0 * x,
+            conjugate=lambda g, _: 0.25 * g * g,
+            project=lambda h, _: h,
+            thresholded=False,
+        ),
+        RobustLoss(
+            "huber",
+            loss=huber,
+            derivative=huber_derivative,
+            conjugate=huber_conjugate,
+            project=lambda h, threshold: h.clip(-threshold, threshold),
+            thresholded=True,
+        ),
+        RobustLoss(
+            "absolute",
+            loss=lambda x, _: abs(x),
+            derivative=_sign,
+            conjugate=lambda g, _: _infinite_outside(0.0 * g, abs(g) <= 1.0),
+            project=_sign,
+            thresholded=False,
+        ),
+        RobustLoss(
+            # The paper's smooth stand-in for the clip (section 5): z = τ·tanh(h/τ).
+            "smooth_huber",
+            loss=lambda x, threshold: 2.0 * threshold * threshold * _log_cosh(x / threshold),
+            derivative=lambda x, threshold: 2.0 * _project_smooth_huber(x, threshold),
+            conjugate=_smooth_huber_conjugate,
+            project=_project_smooth_huber,
+            thresholded=True,
+        ),
+    )
+}
+
+
+def project(
+    h: Array,
+    td_error: Array,
+    projection: str = "squared",
+    threshold: Threshold | None = None,
+    limit: str | None = None,
+) -> Array:
+    """``z = project(h, δ)``: the secondary estimate as it enters the correction.
+
+    :param h: Raw secondary estimate ``h(s,a)``, any shape.
+    :param td_error: TD error ``δ`` of the same sample and shape; only looked at by ``limit``.
+    :param projection: A key of :data:`ROBUST_LOSSES`.
+    :param threshold: The paper's ``τ`` (``huber_threshold`` of the algorithms), in units of reward.
+        ``None`` leaves ``h`` unclipped.
+    :param limit: ``None``; ``"magnitude"``, ``|z| ≤ |δ|``; or ``"same_sign"``, ``z`` between 0 and ``δ``.
+        Ours (QLC, limited corrections), not in the paper. Applied after the projection.
+    :return: ``z``, shape of ``h``.
+    """
+    entry = ROBUST_LOSSES[projection]
+    z = h if entry.thresholded and threshold is None else entry.project(h, threshold)
+    if limit is None:
+        return z
+    if limit == "magnitude":
+        size = abs(td_error)
+        return z.clip(-size, size)
+    return z.clip(td_error.clip(max=0.0), td_error.clip(min=0.0))
+
+
+class Coefficients(NamedTuple):
+    """Directions of one update: ``a·∇q(s,a) + b·∇max q(s',·)`` for the values, ``c·∇h(s,a)`` for the secondary weights."""
+
+    value: Array
+    next_value: Array
+    h: Array
+
+
+def coefficients(
+    td_error: Array,
+    h: Array,
+    discount: Array,
+    *,
+    projection: str = "squared",
+    threshold: Threshold | None = None,
+    limit: str | None = None,
+    h_target: str = "td_error",
+    gradient_correction: bool = True,
+) -> Coefficients:
+    """Turn TD errors and secondary estimates into update directions (paper, equations of sections 5 and 6).
+
+    With ``z = project(h, δ)``::
+
+        a = δ  (gradient correction: TDC, QRC)   or   a = z  (saddlepoint: GTD2, GQ)
+        b = −discount · z
+        c = δ − h
+
+    Nothing here differentiates: callers hand in values, not graphs.
+
+    :param td_error: ``δ = r + discount · max q(s',·) − q(s,a)``, any shape.
+    :param h: Raw secondary estimate ``h(s,a)``, shape of ``td_error``. ``c`` always uses it unprojected.
+    :param discount: ``γ · (1 − terminated)`` (``γⁿ`` for n-step returns), broadcastable to ``td_error``.
+    :param projection: See :func:`project`.
+    :param threshold: See :func:`project`.
+    :param limit: See :func:`project`.
+    :param h_target: ``"td_error"``: h regresses δ; ``"clipped"``: h regresses ``clip(δ, −τ, τ)`` (``τ = 1`` when no
+        threshold is given). Ours, a variant of QLC that keeps one outlier from moving h everywhere.
+    :param gradient_correction: ``True`` for TDC-like updates, ``False`` for the saddlepoint updates.
+    :return: ``(a, b, c)``, each of the shape of ``td_error``.
+    """
+    z = project(h, td_error, projection, threshold, limit)
+    target = td_error
+    if h_target == "clipped":
+        bound = 1.0 if threshold is None else threshold
+        target = td_error.clip(-bound, bound)
+    return Coefficients(td_error if gradient_correction else z, -discount * z, target - h)
