@@ -45,6 +45,7 @@ class RobustLoss:
     :param derivative: ``(x, threshold) -> d loss / dx``.
     :param conjugate: ``(g, threshold) -> conjugate``.
     :param project: ``(h, threshold) -> z``.
+    :param bound: ``(threshold) -> `` the largest ``|h|`` that the dual form admits.
     :param thresholded: Whether ``threshold`` has a meaning.
     """
 
@@ -53,6 +54,7 @@ class RobustLoss:
     derivative: Callable[[Array, Threshold], Array]
     conjugate: Callable[[Array, Threshold], Array]
     project: Callable[[Array, Threshold], Array]
+    bound: Callable[[Threshold], Threshold]
     thresholded: bool
 
 
@@ -109,6 +111,7 @@ ROBUST_LOSSES: dict[str, RobustLoss] = {
             derivative=lambda x, _: 2.0 * x,
             conjugate=lambda g, _: 0.25 * g * g,
             project=lambda h, _: h,
+            bound=lambda _: math.inf,
             thresholded=False,
         ),
         RobustLoss(
@@ -117,6 +120,7 @@ ROBUST_LOSSES: dict[str, RobustLoss] = {
             derivative=huber_derivative,
             conjugate=huber_conjugate,
             project=lambda h, threshold: h.clip(-threshold, threshold),
+            bound=lambda threshold: threshold,
             thresholded=True,
         ),
         RobustLoss(
@@ -125,6 +129,7 @@ ROBUST_LOSSES: dict[str, RobustLoss] = {
             derivative=_sign,
             conjugate=lambda g, _: _infinite_outside(0.0 * g, abs(g) <= 1.0),
             project=_sign,
+            bound=lambda _: 1.0,
             thresholded=False,
         ),
         RobustLoss(
@@ -134,6 +139,7 @@ ROBUST_LOSSES: dict[str, RobustLoss] = {
             derivative=lambda x, threshold: 2.0 * _project_smooth_huber(x, threshold),
             conjugate=_smooth_huber_conjugate,
             project=_project_smooth_huber,
+            bound=lambda threshold: threshold,
             thresholded=True,
         ),
     )
@@ -160,12 +166,36 @@ def project(
     """
     entry = ROBUST_LOSSES[projection]
     z = h if entry.thresholded and threshold is None else entry.project(h, threshold)
-    if limit is None:
-        return z
+    return z if limit is None else _limit(z, td_error, limit)
+
+
+def _limit(z: Array, td_error: Array, limit: str) -> Array:
     if limit == "magnitude":
         size = abs(td_error)
         return z.clip(-size, size)
     return z.clip(td_error.clip(max=0.0), td_error.clip(min=0.0))
+
+
+def is_clipped(
+    h: Array,
+    td_error: Array,
+    projection: str = "squared",
+    threshold: Threshold | None = None,
+    limit: str | None = None,
+) -> Array:
+    """Where ``h`` lies outside what its dual form, or the limit, admits; a diagnostic.
+
+    :param h: See :func:`project`, as for the other parameters.
+    :param td_error: See :func:`project`.
+    :param projection: See :func:`project`.
+    :param threshold: See :func:`project`.
+    :param limit: See :func:`project`.
+    :return: Booleans, shape of ``h``.
+    """
+    entry = ROBUST_LOSSES[projection]
+    bound = math.inf if entry.thresholded and threshold is None else entry.bound(threshold)
+    outside = abs(h) > bound
+    return outside if limit is None else outside | (_limit(h, td_error, limit) != h)
 
 
 class Coefficients(NamedTuple):

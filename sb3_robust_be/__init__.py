@@ -1,0 +1,41 @@
+"""Robust Bellman-error algorithms for Stable-Baselines3.
+
+``from sb3_robust_be import QRCHuber`` is all a DQN user changes. Names load on first use, because importing
+Stable-Baselines3 takes seconds; importing the package registers its environments with gymnasium.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from sb3_robust_be.envs import register_envs
+
+if TYPE_CHECKING:
+    from sb3_robust_be.qrc import GQ, QLC, QRC, GQHuber, MinAtarCNN, QRCHuber
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "GQ": "sb3_robust_be.qrc",
+    "QLC": "sb3_robust_be.qrc",
+    "QRC": "sb3_robust_be.qrc",
+    "GQHuber": "sb3_robust_be.qrc",
+    "MinAtarCNN": "sb3_robust_be.qrc",
+    "QRCHuber": "sb3_robust_be.qrc",
+}
+
+__all__ = ["GQ", "QLC", "QRC", "GQHuber", "MinAtarCNN", "QRCHuber", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+register_envs()

@@ -1,0 +1,21 @@
+"""QRC, QRC-Huber, QLC, GQ and GQ-Huber as Stable-Baselines3 algorithms."""
+
+from sb3_robust_be.qrc.base import RobustQLearning
+from sb3_robust_be.qrc.extractors import MinAtarCNN
+from sb3_robust_be.qrc.policies import CnnPolicy, MlpPolicy, MultiInputPolicy, QRCNetwork, QRCPolicy
+from sb3_robust_be.qrc.qrc import GQ, QLC, QRC, GQHuber, QRCHuber
+
+__all__ = [
+    "GQ",
+    "QLC",
+    "QRC",
+    "CnnPolicy",
+    "GQHuber",
+    "MinAtarCNN",
+    "MlpPolicy",
+    "MultiInputPolicy",
+    "QRCHuber",
+    "QRCNetwork",
+    "QRCPolicy",
+    "RobustQLearning",
+]

@@ -1,0 +1,170 @@
+"""The acting half of DQN, mended: exploration per environment, resuming, n-step buffers, an optional target network."""
+
+from __future__ import annotations
+
+import io
+import pathlib
+import warnings
+from typing import Any, TypeVar
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
+from stable_baselines3.common.type_aliases import MaybeCallback
+from stable_baselines3.common.utils import LinearSchedule, get_parameters_by_name, polyak_update
+from stable_baselines3.dqn.dqn import DQN
+
+from sb3_robust_be.qrc.policies import QRCNetwork, QRCPolicy
+from sb3_robust_be.qrc.validation import check_rewards
+
+SelfActingDQN = TypeVar("SelfActingDQN", bound="ActingDQN")
+
+
+class ActingDQN(DQN):
+    """DQN without its update: everything between the environment and the replay buffer, and the optional target."""
+
+    policy: QRCPolicy
+    q_net: QRCNetwork
+    q_net_target: QRCNetwork
+    target_update_interval: int | None  # type: ignore[assignment]
+    # Resuming never explores more than before the interruption.
+    _exploration_cap: float = 1.0
+
+    def _setup_model(self) -> None:
+        # Also runs inside `load`, after the saved arguments and the caller's have been put in place.
+        self._check_buffer_arguments()
+        chosen_class, chosen_kwargs = self.replay_buffer_class, self.replay_buffer_kwargs
+        self.replay_buffer_kwargs = dict(chosen_kwargs)
+        # Past DQN's own, which cannot do without a target interval.
+        super(DQN, self)._setup_model()
+        # SB3 leaves its choice of buffer here, where a later `load` would take it, and its γ, for the user's.
+        self.replay_buffer_class, self.replay_buffer_kwargs = chosen_class, chosen_kwargs
+        if self.target_update_interval is not None:
+            self.policy.make_target()
+            if self.n_envs > self.target_update_interval:
+                warnings.warn(
+                    f"target_update_interval={self.target_update_interval} is less than the number of environments "
+                    f"({self.n_envs}): the target network is refreshed after each step of all of them.",
+                    stacklevel=2,
+                )
+        self._create_aliases()
+        self.batch_norm_stats = get_parameters_by_name(self.q_net, ["running_"])
+        self.batch_norm_stats_target = get_parameters_by_name(self.q_net_target, ["running_"])
+        self.exploration_schedule = LinearSchedule(
+            self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction
+        )
+
+    def _check_buffer_arguments(self) -> None:
+        if self.n_steps > 1 and self.replay_buffer_class is None:
+            if self.optimize_memory_usage:
+                raise ValueError(
+                    f"n_steps={self.n_steps} does not work with optimize_memory_usage=True: SB3's n-step buffer has "
+                    "no memory-efficient variant. Choose one of the two."
+                )
+            if isinstance(self.observation_space, spaces.Dict):
+                raise ValueError(
+                    f"n_steps={self.n_steps} does not work with Dict observations: SB3 has no n-step buffer for them. "
+                    "Use n_steps=1, or flatten the observations with gymnasium.wrappers.FlattenObservation."
+                )
+
+    def _on_step(self) -> None:
+        """After each step of the environments: refresh the target network if there is one, and set ε."""
+        self._n_calls += 1
+        if self.target_update_interval is not None:
+            if self._n_calls % max(self.target_update_interval // self.n_envs, 1) == 0:
+                polyak_update(self.q_net.parameters(), self.q_net_target.parameters(), self.tau)
+                polyak_update(self.batch_norm_stats, self.batch_norm_stats_target, 1.0)
+        scheduled = self.exploration_schedule(self._current_progress_remaining)
+        self.exploration_rate = min(scheduled, self._exploration_cap)
+        # Not through the property: nobody is looking at the log yet.
+        self._logger.record("rollout/exploration_rate", self.exploration_rate)
+
+    def _store_transition(
+        self,
+        replay_buffer: ReplayBuffer,
+        buffer_action: np.ndarray,
+        new_obs: np.ndarray | dict[str, np.ndarray],
+        reward: np.ndarray,
+        dones: np.ndarray,
+        infos: list[dict[str, Any]],
+    ) -> None:
+        stored = reward if self._vec_normalize_env is None else self._vec_normalize_env.get_original_reward()
+        check_rewards(stored, self.num_timesteps)
+        super()._store_transition(replay_buffer, buffer_action, new_obs, reward, dones, infos)  # type: ignore[arg-type]
+
+    def predict(
+        self,
+        observation: np.ndarray | dict[str, np.ndarray],
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        """
+        Greedy actions, or ε-greedy ones with ε tossed for each environment by itself.
+
+        :param observation: the input observation
+        :param state: The last states (can be None, used in recurrent policies)
+        :param episode_start: The last masks (can be None, used in recurrent policies)
+        :param deterministic: Whether or not to return greedy actions.
+        :return: the model's action and the next state (used in recurrent policies)
+        """
+        actions, state = self.policy.predict(observation, state, episode_start, deterministic)
+        if deterministic or self.exploration_rate <= 0.0:
+            return actions, state
+        explore = np.random.rand(*actions.shape) < self.exploration_rate
+        if np.any(explore):
+            actions = np.array(actions)
+            actions[explore] = [self.action_space.sample() for _ in range(np.count_nonzero(explore))]
+        return actions, state
+
+    def learn(
+        self: SelfActingDQN,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int = 4,
+        tb_log_name: str | None = None,
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> SelfActingDQN:
+        """
+        Return a trained model.
+
+        :param total_timesteps: The total number of samples (env steps) to train on
+        :param callback: callback(s) called at every step with state of the algorithm.
+        :param log_interval: the number of episodes before logging.
+        :param tb_log_name: the name of the run for TensorBoard logging, the class's name by default
+        :param reset_num_timesteps: whether or not to reset the current timestep number (used in logging).
+            ``False`` resumes: exploration then never rises above where it was.
+        :param progress_bar: Display a progress bar using tqdm and rich.
+        :return: the trained model
+        """
+        resumed = not reset_num_timesteps and self.num_timesteps > 0
+        self._exploration_cap = self.exploration_rate if resumed else 1.0
+        last_step = total_timesteps + (self.num_timesteps if resumed else 0)
+        if last_step <= self.learning_starts:
+            warnings.warn(
+                f"Training ends at step {last_step}, before learning_starts={self.learning_starts}: there will be no "
+                "update. Raise total_timesteps or lower learning_starts.",
+                stacklevel=2,
+            )
+        return super().learn(
+            total_timesteps=total_timesteps,
+            callback=callback,
+            log_interval=log_interval,
+            tb_log_name=tb_log_name or type(self).__name__,
+            reset_num_timesteps=reset_num_timesteps,
+            progress_bar=progress_bar,
+        )
+
+    def load_replay_buffer(
+        self, path: str | pathlib.Path | io.BufferedIOBase, truncate_last_traj: bool = True
+    ) -> None:
+        """
+        Load a replay buffer from a pickle file; an n-step buffer takes the model's γ and n.
+
+        :param path: Path to the pickled replay buffer.
+        :param truncate_last_traj: As ``OffPolicyAlgorithm.load_replay_buffer``.
+        """
+        super().load_replay_buffer(path, truncate_last_traj)
+        if isinstance(self.replay_buffer, NStepReplayBuffer) and self.replay_buffer_class is None:
+            self.replay_buffer.gamma, self.replay_buffer.n_steps = self.gamma, self.n_steps

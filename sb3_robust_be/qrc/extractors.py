@@ -1,0 +1,61 @@
+"""Features for small images, with which Stable-Baselines3's own DQN works as well."""
+
+from __future__ import annotations
+
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from torch import nn
+
+KERNEL_SIZE = 3
+
+
+class MinAtarCNN(BaseFeaturesExtractor):
+    """The MinAtar network: a 3×3 convolution with 16 channels, ReLU, then 128 ReLU units.
+
+    Takes (batch, height, width, channels) and (batch, channels, height, width) alike, bool or number, of any size from
+    3×3 on. Source: Young & Tian (2019), used by the paper's appendix "Nonlinear Control".
+
+    :param observation_space: A 3-dimensional ``Box``.
+    :param features_dim: Units of the fully connected layer.
+    :param n_channels: Channels of the convolution.
+    :param channels_last: Where the channel axis is. ``None``: first if it is shorter than the last axis, else last
+        (MinAtar's order, also where all three sides are equal as in Seaquest's 10×10×10).
+    :raises ValueError: For another kind of space, or an image smaller than the kernel.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        features_dim: int = 128,
+        n_channels: int = 16,
+        channels_last: bool | None = None,
+    ) -> None:
+        if not isinstance(observation_space, spaces.Box) or len(observation_space.shape) != 3:
+            raise ValueError(
+                f"MinAtarCNN needs images, that is a Box with 3 dimensions, and got {observation_space}. "
+                "Use MlpPolicy for vectors and MultiInputPolicy for dictionaries."
+            )
+        super().__init__(observation_space, features_dim)
+        first, middle, last = observation_space.shape
+        self.channels_last = last <= first if channels_last is None else channels_last
+        channels, height, width = (last, first, middle) if self.channels_last else (first, middle, last)
+        if min(height, width) < KERNEL_SIZE:
+            raise ValueError(
+                f"MinAtarCNN needs images of at least {KERNEL_SIZE}×{KERNEL_SIZE} and got {height}×{width} with "
+                f"{channels} channels from the shape {observation_space.shape}. If that is the wrong reading of the "
+                "shape, set channels_last in features_extractor_kwargs; otherwise use MlpPolicy."
+            )
+        self.cnn = nn.Sequential(nn.Conv2d(channels, n_channels, KERNEL_SIZE), nn.ReLU(), nn.Flatten())
+        n_flatten = n_channels * (height - KERNEL_SIZE + 1) * (width - KERNEL_SIZE + 1)
+        self.linear = nn.Sequential(nn.Linear(n_flatten, features_dim), nn.ReLU())
+
+    def forward(self, observations: th.Tensor) -> th.Tensor:
+        """
+        :param observations: Images, batch first, as floats.
+        :return: Features, shape (batch, features_dim).
+        """
+        if self.channels_last:
+            # Contiguous here, or Flatten would copy the larger activations instead.
+            observations = observations.permute(0, 3, 1, 2).contiguous()
+        return self.linear(self.cnn(observations))

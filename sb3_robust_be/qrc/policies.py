@@ -1,0 +1,306 @@
+"""The two-headed network q(s,·), h(s,·) and the policies that build it and its optimiser."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.torch_layers import (
+    BaseFeaturesExtractor,
+    CombinedExtractor,
+    FlattenExtractor,
+    NatureCNN,
+)
+from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
+from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
+from torch import nn
+
+from sb3_robust_be.qrc.extractors import MinAtarCNN
+
+# Indices of the optimiser's parameter groups.
+VALUE_GROUP, H_GROUP = 0, 1
+# The smallest image that NatureCNN's three convolutions leave anything of.
+NATURE_CNN_MIN_SIDE = 36
+# Modules that compute the same in training and evaluation mode. Any other type may ask for its mode.
+_MODE_FREE: frozenset[type[nn.Module]] = frozenset(
+    (nn.Linear, nn.Conv2d, nn.Sequential, nn.ModuleDict, nn.ModuleList, nn.Flatten, nn.Identity, nn.LayerNorm)
+    + (nn.ReLU, nn.Tanh, nn.ELU, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.Sigmoid)
+    + (FlattenExtractor, NatureCNN, CombinedExtractor, MinAtarCNN)
+)
+
+
+class TransitionValues(NamedTuple):
+    """What an update needs of one batch, each of shape (batch, 1) and attached to its graph."""
+
+    q: th.Tensor
+    """``q(s,a)``"""
+    h: th.Tensor
+    """``h(s,a)``, on detached features"""
+    next_value: th.Tensor
+    """``max q(s',·)``; one index gets the gradient of a tie"""
+
+
+class QRCNetwork(QNetwork):
+    """Action values and secondary estimates: two linear heads on the last hidden features (paper, section 6).
+
+    The secondary head has weight and bias, starts at zero, and sees the features detached, so that the network's
+    capacity serves the values alone. ``forward`` gives the values only, as SB3's ``QNetwork`` does, and the names of
+    the value parameters are DQN's.
+
+    :param args: As ``QNetwork``.
+    :param kwargs: As ``QNetwork``.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        q_head = cast(nn.Linear, self.q_net[-1])
+        self.h_net = nn.Linear(q_head.in_features, q_head.out_features)
+        nn.init.zeros_(self.h_net.weight)
+        nn.init.zeros_(self.h_net.bias)
+
+    def q_and_h(self, obs: PyTorchObs, n_h: int | None = None) -> tuple[th.Tensor, th.Tensor]:
+        """Both heads in one pass.
+
+        :param obs: Observations, batch first.
+        :param n_h: How many rows, from the first, to give h of; ``None`` for all.
+        :return: q of shape (batch, actions) and h of shape (n_h, actions).
+        """
+        *hidden, q_head = self.q_net
+        features = self.extract_features(obs, self.features_extractor)
+        for layer in hidden:
+            features = layer(features)
+        return q_head(features), self.h_net(features.detach()[:n_h])
+
+    def _predict(self, observation: PyTorchObs, deterministic: bool = True) -> th.Tensor:
+        return super()._predict(observation, deterministic) + int(self.action_space.start)
+
+    def mode_matters(self) -> bool:
+        """Whether any part may compute differently in training and in evaluation mode."""
+        return any(type(module) not in _MODE_FREE and not isinstance(module, QRCNetwork) for module in self.modules())
+
+
+class QRCPolicy(DQNPolicy):
+    """Policy of the QRC family: DQN's, with a secondary head and without a target network.
+
+    ``q_net_target`` is ``q_net`` itself until :meth:`make_target` is called. The optimiser has two parameter groups,
+    values first, then the secondary head; Adam and AdamW are fused unless ``optimizer_kwargs`` say otherwise.
+
+    :param observation_space: Observation space
+    :param action_space: Action space
+    :param lr_schedule: Learning rate schedule (could be constant)
+    :param net_arch: The specification of the hidden layers, ``[64, 64]`` by default.
+    :param activation_fn: Activation function
+    :param features_extractor_class: Features extractor to use.
+    :param features_extractor_kwargs: Keyword arguments to pass to the features extractor.
+    :param normalize_images: Whether to normalize images or not, dividing by 255.0 (True by default)
+    :param optimizer_class: The optimizer to use, ``th.optim.Adam`` by default
+    :param optimizer_kwargs: Additional keyword arguments, excluding the learning rate, to pass to the optimizer.
+        The weight decay of the secondary head is the algorithm's ``h_regularization``, whatever is given here.
+    """
+
+    q_net: QRCNetwork
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        """
+        Create the network and the optimizer.
+
+        :param lr_schedule: ``lr_schedule(1)`` is the initial learning rate
+        """
+        self.q_net = self.make_q_net()
+        self._mode_matters = self.q_net.mode_matters()
+        secondary = set(self.q_net.h_net.parameters())
+        groups = [
+            {"params": [p for p in self.q_net.parameters() if p not in secondary]},
+            {"params": list(self.q_net.h_net.parameters())},
+        ]
+        kwargs = dict(self.optimizer_kwargs)
+        if self.optimizer_class in (th.optim.Adam, th.optim.AdamW):
+            if not kwargs.keys() & {"fused", "foreach", "capturable", "differentiable"}:
+                kwargs["fused"] = True
+        self.optimizer = self.optimizer_class(groups, lr=lr_schedule(1), **kwargs)  # type: ignore[call-arg]
+
+    def make_q_net(self) -> QRCNetwork:
+        """
+        :return: A network of this policy's architecture, with its own features extractor.
+        """
+        net_args = self._update_features_extractor(self.net_args, features_extractor=None)
+        return QRCNetwork(**net_args).to(self.device)
+
+    @property
+    def q_net_target(self) -> QRCNetwork:  # type: ignore[override]
+        """The network that bootstraps: ``q_net`` itself, or the copy made by :meth:`make_target`."""
+        return cast(QRCNetwork, self._modules.get("q_net_target", self.q_net))
+
+    @property
+    def has_target(self) -> bool:
+        """Whether bootstrapping uses a copy of the network."""
+        return "q_net_target" in self._modules
+
+    def make_target(self) -> None:
+        """Bootstrap from a copy of the network from now on (the paper's ablation, section 7.2)."""
+        # Not by assignment: the name is a read-only property above, for the type checker's sake as well.
+        self._modules["q_net_target"] = copy.deepcopy(self.q_net)
+        self.q_net_target.set_training_mode(False)
+
+    def evaluate_transitions(
+        self, observations: PyTorchObs, actions: th.Tensor, next_observations: PyTorchObs
+    ) -> TransitionValues:
+        """Values of a batch of transitions.
+
+        Without a target network one pass serves s and s': two would update batch-norm statistics twice, and cost more.
+
+        :param observations: s, batch first.
+        :param actions: a, shape (batch, 1).
+        :param next_observations: s', batch first.
+        :return: q(s,a), h(s,a) and max q(s',·), each (batch, 1).
+        """
+        actions = actions.long()
+        if start := int(self.action_space.start):  # type: ignore[attr-defined]
+            actions = actions - start
+        if self.has_target:
+            q, h = self.q_net.q_and_h(observations)
+            next_q = self.q_net_target(next_observations)
+        else:
+            batch_size = actions.shape[0]
+            q, h = self.q_net.q_and_h(_concatenate(observations, next_observations), batch_size)
+            q, next_q = q[:batch_size], q[batch_size:]
+        return TransitionValues(q.gather(1, actions), h.gather(1, actions), next_q.max(dim=1, keepdim=True).values)
+
+    def _predict(self, obs: PyTorchObs, deterministic: bool = True) -> th.Tensor:
+        with th.inference_mode():
+            return self.q_net._predict(obs, deterministic=deterministic)
+
+    def set_training_mode(self, mode: bool) -> None:
+        """
+        Put the policy in either training or evaluation mode.
+
+        The modules are visited only if one of them may care: this is called twice per environment step.
+
+        :param mode: if true, set to training mode, else set to evaluation mode
+        """
+        if self._mode_matters:
+            self.q_net.set_training_mode(mode)
+        self.training = mode
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As torch's; a target network that only one side has is copied from ``q_net``, or left out.
+
+        :param state_dict: Parameters by name.
+        :param strict: Whether the names must match otherwise.
+        :param assign: As torch's.
+        :return: Missing and unexpected names.
+        """
+        values = {k: v for k, v in state_dict.items() if self.has_target or not k.startswith("q_net_target.")}
+        if self.has_target and not any(k.startswith("q_net_target.") for k in values):
+            values |= {k.replace("q_net.", "q_net_target.", 1): v for k, v in values.items()}
+        return super().load_state_dict(values, strict=strict, assign=assign)
+
+
+def _concatenate(observations: PyTorchObs, next_observations: PyTorchObs) -> PyTorchObs:
+    if isinstance(observations, dict):
+        return {key: th.cat((value, next_observations[key])) for key, value in observations.items()}
+    return th.cat((observations, cast(th.Tensor, next_observations)))
+
+
+MlpPolicy = QRCPolicy
+
+
+class CnnPolicy(QRCPolicy):
+    """
+    :class:`QRCPolicy` for images: ``NatureCNN`` from 36×36 on, :class:`MinAtarCNN` for smaller ones, of which channel
+    last, bool and small integers are all fine.
+
+    :param observation_space: Observation space
+    :param action_space: Action space
+    :param lr_schedule: Learning rate schedule (could be constant)
+    :param net_arch: The specification of the hidden layers after the features; none by default.
+    :param activation_fn: Activation function
+    :param features_extractor_class: Features extractor to use; ``None`` chooses by the size of the image.
+    :param features_extractor_kwargs: Keyword arguments to pass to the features extractor.
+    :param normalize_images: Whether to normalize images or not, dividing by 255.0 (True by default)
+    :param optimizer_class: The optimizer to use, ``th.optim.Adam`` by default
+    :param optimizer_kwargs: Additional keyword arguments, excluding the learning rate, to pass to the optimizer
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Discrete,
+        lr_schedule: Schedule,
+        net_arch: list[int] | None = None,
+        activation_fn: type[nn.Module] = nn.ReLU,
+        features_extractor_class: type[BaseFeaturesExtractor] | None = None,
+        features_extractor_kwargs: dict[str, Any] | None = None,
+        normalize_images: bool = True,
+        optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
+        optimizer_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        if features_extractor_class is None:
+            features_extractor_class = _extractor_for(observation_space)
+        if net_arch is None and issubclass(features_extractor_class, (NatureCNN, MinAtarCNN)):
+            net_arch = []
+        super().__init__(
+            observation_space,
+            action_space,
+            lr_schedule,
+            net_arch,
+            activation_fn,
+            features_extractor_class,
+            features_extractor_kwargs,
+            normalize_images,
+            optimizer_class,
+            optimizer_kwargs,
+        )
+
+
+def _extractor_for(observation_space: spaces.Space) -> type[BaseFeaturesExtractor]:
+    # Of a channel-first or channel-last image, the middle side is always one of height and width.
+    shape = observation_space.shape or ()
+    small = len(shape) == 3 and sorted(shape)[1] < NATURE_CNN_MIN_SIDE
+    return MinAtarCNN if small or len(shape) != 3 else NatureCNN
+
+
+class MultiInputPolicy(QRCPolicy):
+    """
+    :class:`QRCPolicy` for dictionary observations.
+
+    :param observation_space: Observation space
+    :param action_space: Action space
+    :param lr_schedule: Learning rate schedule (could be constant)
+    :param net_arch: The specification of the hidden layers, ``[64, 64]`` by default.
+    :param activation_fn: Activation function
+    :param features_extractor_class: Features extractor to use.
+    :param features_extractor_kwargs: Keyword arguments to pass to the features extractor.
+    :param normalize_images: Whether to normalize images or not, dividing by 255.0 (True by default)
+    :param optimizer_class: The optimizer to use, ``th.optim.Adam`` by default
+    :param optimizer_kwargs: Additional keyword arguments, excluding the learning rate, to pass to the optimizer
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Dict,
+        action_space: spaces.Discrete,
+        lr_schedule: Schedule,
+        net_arch: list[int] | None = None,
+        activation_fn: type[nn.Module] = nn.ReLU,
+        features_extractor_class: type[BaseFeaturesExtractor] = CombinedExtractor,
+        features_extractor_kwargs: dict[str, Any] | None = None,
+        normalize_images: bool = True,
+        optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
+        optimizer_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            observation_space,
+            action_space,
+            lr_schedule,
+            net_arch,
+            activation_fn,
+            features_extractor_class,
+            features_extractor_kwargs,
+            normalize_images,
+            optimizer_class,
+            optimizer_kwargs,
+        )

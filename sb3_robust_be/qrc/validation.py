@@ -1,0 +1,122 @@
+"""Checks of what a user hands in: one clear error each, that names the argument, the value and the remedy."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from sb3_robust_be.updates import H_TARGETS, LIMITS, ROBUST_LOSSES
+
+# Every argument that takes a number, of DQN's and of ours.
+NUMERIC_ARGUMENTS = (
+    *("learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma", "gradient_steps", "n_steps"),
+    *("target_update_interval", "exploration_fraction", "exploration_initial_eps", "exploration_final_eps"),
+    *("max_grad_norm", "huber_threshold", "h_regularization", "h_learning_rate_ratio"),
+)
+
+
+def check_numbers(arguments: dict[str, Any]) -> None:
+    """Refuse strings, which YAML makes of ``1e5`` and of anything in quotes.
+
+    :param arguments: Values by name; only :data:`NUMERIC_ARGUMENTS` are looked at.
+    :raises TypeError: With the first offender.
+    """
+    for name in NUMERIC_ARGUMENTS:
+        if isinstance(value := arguments.get(name), str):
+            raise TypeError(
+                f"{name} must be a number and is the string {value!r}. In YAML, leave the quotes out and write "
+                "exponents as `!!float 1e5`; in Python, pass the number."
+            )
+
+
+def check_choice(name: str, value: str | None, choices: Iterable[str | None]) -> None:
+    """
+    :param name: The argument.
+    :param value: What it was set to.
+    :param choices: What it may be.
+    :raises ValueError: If it is none of them.
+    """
+    choices = tuple(choices)
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))} and is {value!r}.")
+
+
+def check_not_negative(name: str, value: Any, remedy: str) -> float:
+    """
+    :param name: The argument.
+    :param value: What it was set to.
+    :param remedy: What to do instead.
+    :return: The value as a float.
+    :raises TypeError: If it is no number.
+    :raises ValueError: If it is negative or NaN.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise TypeError(f"{name} must be a number and is {value!r}. {remedy}")
+    if not value >= 0:
+        raise ValueError(f"{name} must not be negative and is {value!r}. {remedy}")
+    return float(value)
+
+
+def check_threshold(value: Any, projection: str) -> float:
+    """
+    :param value: One value of ``huber_threshold``, the argument or what its schedule gave.
+    :param projection: A valid projection.
+    :return: The value as a float.
+    :raises TypeError: If it is no number.
+    :raises ValueError: If it is negative, or not between 0 and infinity for ``smooth_huber``.
+    """
+    threshold = check_not_negative(
+        "huber_threshold", value, "Pass a number in units of reward, a schedule, or None for no clipping."
+    )
+    if projection == "smooth_huber" and not 0 < threshold < math.inf:
+        raise ValueError(
+            f"huber_threshold must be positive and finite with projection='smooth_huber' and is {value!r}. "
+            "Use projection='huber' for the limits 0 and infinity."
+        )
+    return threshold
+
+
+def check_projection(projection: str, huber_threshold: Any, limit: str | None, h_target: str) -> None:
+    """
+    :param projection: The argument.
+    :param huber_threshold: A number, a schedule or ``None``.
+    :param limit: The argument.
+    :param h_target: The argument.
+    :raises TypeError: If ``huber_threshold`` is neither.
+    :raises ValueError: For an unknown name, a threshold out of range, or a missing one.
+    """
+    check_choice("projection", projection, ROBUST_LOSSES)
+    check_choice("limit", limit, (None, *LIMITS))
+    check_choice("h_target", h_target, H_TARGETS)
+    if huber_threshold is None:
+        if projection == "smooth_huber":
+            raise ValueError("huber_threshold must be a positive number with projection='smooth_huber' and is None.")
+        return
+    if not callable(huber_threshold):
+        check_threshold(huber_threshold, projection)
+    if not ROBUST_LOSSES[projection].thresholded and h_target != "clipped":
+        warnings.warn(
+            f"huber_threshold={huber_threshold!r} has no effect with projection={projection!r}: pass "
+            "huber_threshold=None, or projection='huber' to clip.",
+            stacklevel=2,
+        )
+
+
+def check_rewards(rewards: np.ndarray, num_timesteps: int) -> None:
+    """Stop before a NaN reaches the replay buffer, from where it would fill the weights.
+
+    :param rewards: One per environment.
+    :param num_timesteps: Environment steps so far, these included.
+    :raises ValueError: If one is NaN or infinite.
+    """
+    if not np.isfinite(rewards).all():
+        index = int(np.flatnonzero(~np.isfinite(rewards))[0])
+        raise ValueError(
+            f"The environment with index {index} returned the reward {rewards[index]} at environment step "
+            f"{num_timesteps}. One such reward would make every weight NaN: fix the environment, or wrap it in "
+            "gymnasium.wrappers.TransformReward."
+        )

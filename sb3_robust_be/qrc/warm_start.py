@@ -1,0 +1,142 @@
+"""Loading: a file of the same algorithm continues it, a file of SB3's DQN warm-starts it, any other is refused."""
+
+from __future__ import annotations
+
+import io
+import pathlib
+import warnings
+from typing import Any, ClassVar, TypeVar
+
+import torch as th
+from stable_baselines3.common.buffers import NStepReplayBuffer
+from stable_baselines3.common.save_util import load_from_zip_file
+from stable_baselines3.common.type_aliases import GymEnv, TensorDict
+from stable_baselines3.dqn.dqn import DQN
+from stable_baselines3.dqn.policies import DQNPolicy
+
+from sb3_robust_be.qrc.acting import ActingDQN
+from sb3_robust_be.qrc.policies import QRCPolicy
+
+SelfLoadingDQN = TypeVar("SelfLoadingDQN", bound="LoadingDQN")
+
+# Arguments that make DQN what it is and that this family does without.
+DQN_ONLY: dict[str, Any] = {"target_update_interval": None, "max_grad_norm": None, "tau": 1.0}
+
+
+class LoadingDQN(ActingDQN):
+    """Saving and loading, with files of SB3's DQN as a starting point."""
+
+    algorithm_name: ClassVar[str]
+    """The name in files and commands."""
+    algorithm: str
+    """``algorithm_name``, as an attribute so that it is saved."""
+
+    @classmethod
+    def load(
+        cls: type[SelfLoadingDQN],
+        path: str | pathlib.Path | io.BufferedIOBase,
+        env: GymEnv | None = None,
+        device: th.device | str = "auto",
+        custom_objects: dict[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,
+        **kwargs: Any,
+    ) -> SelfLoadingDQN:
+        """
+        Load the model from a zip-file, of this algorithm or of SB3's DQN.
+
+        From DQN's, the values (features and q head) and the number of steps are taken over, with all arguments but
+        ``target_update_interval``, ``max_grad_norm`` and ``tau``; the secondary head starts at zero and the optimiser
+        afresh. A warning says so.
+
+        :param path: path to the file (or a file-like) where to load the agent from
+        :param env: the new environment to run the loaded model on
+        :param device: Device on which the code should run.
+        :param custom_objects: Dictionary of objects to replace upon loading.
+        :param print_system_info: Whether to print system info from the saved model and the current system info
+        :param force_reset: Force call to ``reset()`` before training
+        :param kwargs: extra arguments to change the model when loading
+        :return: new model instance with loaded parameters
+        :raises ValueError: For a file of another algorithm.
+        """
+        data, _, _ = load_from_zip_file(path, device=device, custom_objects=custom_objects)
+        if isinstance(path, io.IOBase):
+            path.seek(0)
+        saved_by = (data or {}).get("algorithm")
+        if saved_by is not None and saved_by != cls.algorithm_name:
+            raise ValueError(
+                f"{path} was saved by the algorithm {saved_by!r} and {cls.__name__} is {cls.algorithm_name!r}. Load it "
+                f"with the class that saved it; to go on from its weights with {cls.__name__}, make a new model and "
+                "call its set_parameters(path)."
+            )
+        if saved_by is None:
+            custom_objects = {**cls._objects_from_dqn(path, data or {}), **(custom_objects or {})}
+        return super().load(path, env, device, custom_objects, print_system_info, force_reset, **kwargs)
+
+    @classmethod
+    def _objects_from_dqn(cls, path: Any, data: dict[str, Any]) -> dict[str, Any]:
+        """What must replace the saved objects of a DQN."""
+        saved_policy = data.get("policy_class")
+        if not (isinstance(saved_policy, type) and issubclass(saved_policy, DQNPolicy)):
+            raise ValueError(
+                f"{path} holds a model with the policy {getattr(saved_policy, '__name__', saved_policy)}, neither of "
+                f"{cls.__name__} nor of SB3's DQN. Load it with the class that saved it."
+            )
+        policy_class = next(
+            (cls.policy_aliases[name] for name, dqns in DQN.policy_aliases.items() if dqns is saved_policy),
+            saved_policy if issubclass(saved_policy, QRCPolicy) else None,
+        )
+        if policy_class is None:
+            raise ValueError(
+                f"{path} holds a DQN with the policy {saved_policy.__name__}, which has no secondary head. Pass "
+                "custom_objects={'policy_class': ...} with a subclass of sb3_robust_be.qrc.QRCPolicy of the same "
+                "architecture."
+            )
+        objects = {**DQN_ONLY, "policy_class": policy_class}
+        if data.get("n_steps", 1) > 1 and data.get("replay_buffer_class") is NStepReplayBuffer:
+            # SB3's own choice, saved as if it were the user's, with its γ.
+            saved_kwargs = data.get("replay_buffer_kwargs") or {}
+            objects["replay_buffer_class"] = None
+            objects["replay_buffer_kwargs"] = {k: v for k, v in saved_kwargs.items() if k not in ("n_steps", "gamma")}
+        warnings.warn(
+            f"{path} was saved by SB3's DQN: {cls.__name__} starts from its values and number of steps, with h at zero "
+            f"and a fresh optimizer; {', '.join(DQN_ONLY)} are back at {cls.__name__}'s defaults.",
+            stacklevel=3,
+        )
+        return objects
+
+    def set_parameters(
+        self,
+        load_path_or_dict: str | TensorDict,
+        exact_match: bool = True,
+        device: th.device | str = "auto",
+    ) -> None:
+        """
+        Load parameters from a given zip-file or a nested dictionary, as ``BaseAlgorithm.set_parameters``.
+
+        Parameters of SB3's DQN set the values, put the secondary head to zero and reset the optimiser.
+
+        :param load_path_or_dict: Location of the saved data, or a nested dictionary of parameters.
+        :param exact_match: If True, the given parameters should include parameters for each module and each of their
+            parameters, otherwise raises an Exception.
+        :param device: Device on which the code should run.
+        """
+        params: Any = load_path_or_dict
+        if not isinstance(params, dict):
+            _, params, _ = load_from_zip_file(load_path_or_dict, device=device, load_data=False)
+        if "policy" in params and not any(".h_net." in f".{name}" for name in params["policy"]):
+            params = self._parameters_from_dqn(params)
+        super().set_parameters(params, exact_match, device)
+        # The optimiser's groups have been replaced by the saved ones.
+        self._configure_optimizer()
+
+    def _parameters_from_dqn(self, params: dict[str, Any]) -> dict[str, Any]:
+        heads = {k: th.zeros_like(v) for k, v in self.policy.state_dict().items() if ".h_net." in k}
+        optimizer = {"state": {}, "param_groups": self.policy.optimizer.state_dict()["param_groups"]}
+        return {**params, "policy": {**params["policy"], **heads}, "policy.optimizer": optimizer}
+
+    def _configure_optimizer(self) -> None:
+        """Write the algorithm's settings into the optimiser's groups."""
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "batch_norm_stats", "batch_norm_stats_target"]

@@ -1,0 +1,7 @@
+"""Every algorithm of the family by the name that configurations, files and commands use."""
+
+from __future__ import annotations
+
+from sb3_robust_be.qrc import GQ, QLC, QRC, GQHuber, QRCHuber, RobustQLearning
+
+ALGORITHMS: dict[str, type[RobustQLearning]] = {cls.algorithm_name: cls for cls in (QRC, QRCHuber, QLC, GQ, GQHuber)}
