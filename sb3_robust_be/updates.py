@@ -4,7 +4,7 @@ An update moves the value weights along ``a·∇q(s,a) + b·∇max q(s',·)`` an
 :func:`coefficients` gives ``(a, b, c)``. All functions take numpy arrays and torch tensors alike, element by element,
 and are safe under ``torch.func.vmap``; this module imports numpy only.
 
-Source: Patterson, Liao & White, "Robust Losses for Learning Value Functions" (TPAMI 2023), sections 4-6.
+Source: Patterson, Liao & White, "Robust Losses for Learning Value Functions" (TPAMI 2023), sections 4, 5 and 7.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _infinite_outside(value: Array, inside: Array) -> Array:
 
 
 def huber(x: Array, threshold: Threshold) -> Array:
-    """The paper's ``p_τ(x)``: ``x²`` for ``|x| ≤ τ``, else ``2τ|x| − τ²`` (section 3.1)."""
+    """The paper's ``p_τ(x)``: ``x²`` for ``|x| ≤ τ``, else ``2τ|x| − τ²`` (section 3)."""
     clipped = x.clip(-threshold, threshold)
     return clipped * (2.0 * x - clipped)
 
@@ -199,7 +199,7 @@ def is_clipped(
 
 
 class Coefficients(NamedTuple):
-    """Directions of one update: ``a·∇q(s,a) + b·∇max q(s',·)`` for the values, ``c·∇h(s,a)`` for the secondary weights."""
+    """Directions of one update: ``a·∇q(s,a) + b·∇max q(s',·)`` for the values, ``c·∇h(s,a)`` for h's weights."""
 
     value: Array
     next_value: Array
@@ -244,3 +244,47 @@ def coefficients(
         bound = 1.0 if threshold is None else threshold
         target = td_error.clip(-bound, bound)
     return Coefficients(td_error if gradient_correction else z, -discount * z, target - h)
+
+
+def _below_largest(q: Array, temperature: Threshold) -> tuple[Array, Array]:
+    """``max q``, as a constant, and ``(q − max q)/λ``, whose exponential cannot overflow."""
+    largest = _namespace(q).amax(q, axis=-1, keepdims=True)
+    largest = largest if isinstance(largest, np.ndarray) else largest.detach()
+    return largest, (q - largest) / temperature
+
+
+def mellowmax(q: Array, temperature: Threshold) -> Array:
+    """The soft maximum ``V = λ·log mean_a exp(q_a/λ)``, between ``mean q`` (``λ → ∞``) and ``max q`` (``λ → 0``).
+
+    Its gradient is :func:`mellowmax_policy`. Source: Asadi & Littman (2017), with ``ω = 1/λ``; paper, section 8.1.
+
+    :param q: Action values, shape (..., actions).
+    :param temperature: ``λ > 0``, in units of q.
+    :return: V, shape (..., 1).
+    """
+    largest, exponents = _below_largest(q, temperature)
+    # expm1 and log1p keep the digits of V when λ is far above the values' differences.
+    xp = _namespace(q)
+    return largest + temperature * xp.log1p(xp.expm1(exponents).mean(-1, keepdims=True))
+
+
+def mellowmax_policy(q: Array, temperature: Threshold) -> Array:
+    """``π = softmax(q/λ)``, so that ``λ·log(n·π_a) = q_a − V``; parameters as of :func:`mellowmax`, shape of ``q``."""
+    weights = _namespace(q).exp(_below_largest(q, temperature)[1])
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def sbeed_coefficients(td_error: Array, h: Array, discount: Array, *, eta: Threshold) -> Coefficients:
+    """SBEED's update with the dual ``ρ = V + h`` and the mellowmax policy, whose residual is a TD error.
+
+    ``L = ½ mean[δ²] − ½η mean[(δ − sg(h))²]`` has the gradient ``mean[z ∇δ]`` with ``z = (1 − η)·δ + η·h``, hence
+    ``a = z``, ``b = −discount·z`` (on ``∇V(s')``) and ``c = δ − h``. Source: Dai et al. (2018); paper, section 8.1.
+
+    :param td_error: ``δ = r + discount · V(s') − q(s,a)``, any shape.
+    :param h: Estimate of ``E[δ|s,a]``, shape of ``td_error``.
+    :param discount: ``γ · (1 − terminated)``, broadcastable to ``td_error``.
+    :param eta: ``η ∈ [0, 1]``: 1 is Greedy GQ on mellowmax, 0 the mean squared TD error.
+    :return: ``(a, b, c)``, each of the shape of ``td_error``.
+    """
+    z = (1.0 - eta) * td_error + eta * h
+    return Coefficients(z, -discount * z, td_error - h)

@@ -17,7 +17,13 @@ EVERY_LOSS = pytest.mark.parametrize("loss", ROBUST_LOSSES.values(), ids=ROBUST_
 EVERY_SETTING = pytest.mark.parametrize(
     "settings",
     [
-        {"projection": projection, "threshold": threshold, "limit": limit, "h_target": h_target, "gradient_correction": gc}
+        {
+            "projection": projection,
+            "threshold": threshold,
+            "limit": limit,
+            "h_target": h_target,
+            "gradient_correction": gc,
+        }
         for projection, limit, h_target, gc in itertools.product(
             ROBUST_LOSSES, (None, *LIMITS), ("td_error", "clipped"), (True, False)
         )
@@ -235,9 +241,7 @@ def test_vmap_equals_loop_with_a_threshold_per_agent(settings):
     has_threshold = settings.pop("threshold") is not None
 
     def one(td_error, h, discount, threshold):
-        return tuple(
-            coefficients(td_error, h, discount, threshold=threshold if has_threshold else None, **settings)
-        )
+        return tuple(coefficients(td_error, h, discount, threshold=threshold if has_threshold else None, **settings))
 
     together = th.func.vmap(one)(td_error, h, discount, thresholds)
     for i in range(5):

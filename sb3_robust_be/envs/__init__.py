@@ -32,7 +32,7 @@ def register_envs() -> None:
     Nothing beyond gymnasium is imported before an environment is made. An id that is already registered is left as it
     is, so that calling this twice, or after another package has registered MinAtar, changes nothing.
 
-    Source: section 6 and the appendix on the experiments (cut-offs, Cliff World).
+    Source: section 8 and the appendix "Environments" (cut-offs, Cliff World).
     """
     _register("RobustBE/CliffWorld-v0", "sb3_robust_be.envs.cliff_world:CliffWorldEnv", max_episode_steps=500)
     mountain_car = gym.spec("MountainCar-v0")

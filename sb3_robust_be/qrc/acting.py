@@ -32,6 +32,11 @@ class ActingDQN(DQN):
 
     def _setup_model(self) -> None:
         # Also runs inside `load`, after the saved arguments and the caller's have been put in place.
+        if not issubclass(self.policy_class, QRCPolicy):
+            raise ValueError(
+                f"policy is {self.policy_class.__name__}, which has no secondary head. Pass a name ('MlpPolicy', …) or "
+                "a subclass of sb3_robust_be.qrc.QRCPolicy."
+            )
         self._check_buffer_arguments()
         chosen_class, chosen_kwargs = self.replay_buffer_class, self.replay_buffer_kwargs
         self.replay_buffer_kwargs = dict(chosen_kwargs)
@@ -55,6 +60,8 @@ class ActingDQN(DQN):
         )
 
     def _check_buffer_arguments(self) -> None:
+        if not self.n_steps >= 1:
+            raise ValueError(f"n_steps must be at least 1 and is {self.n_steps!r}. 1 is Q-learning's one-step target.")
         if self.n_steps > 1 and self.replay_buffer_class is None:
             if self.optimize_memory_usage:
                 raise ValueError(
@@ -70,10 +77,10 @@ class ActingDQN(DQN):
     def _on_step(self) -> None:
         """After each step of the environments: refresh the target network if there is one, and set ε."""
         self._n_calls += 1
-        if self.target_update_interval is not None:
-            if self._n_calls % max(self.target_update_interval // self.n_envs, 1) == 0:
-                polyak_update(self.q_net.parameters(), self.q_net_target.parameters(), self.tau)
-                polyak_update(self.batch_norm_stats, self.batch_norm_stats_target, 1.0)
+        interval = self.target_update_interval
+        if interval is not None and self._n_calls % max(interval // self.n_envs, 1) == 0:
+            polyak_update(self.q_net.parameters(), self.q_net_target.parameters(), self.tau)
+            polyak_update(self.batch_norm_stats, self.batch_norm_stats_target, 1.0)
         scheduled = self.exploration_schedule(self._current_progress_remaining)
         self.exploration_rate = min(scheduled, self._exploration_cap)
         # Not through the property: nobody is looking at the log yet.
@@ -90,7 +97,7 @@ class ActingDQN(DQN):
     ) -> None:
         stored = reward if self._vec_normalize_env is None else self._vec_normalize_env.get_original_reward()
         check_rewards(stored, self.num_timesteps)
-        super()._store_transition(replay_buffer, buffer_action, new_obs, reward, dones, infos)  # type: ignore[arg-type]
+        super()._store_transition(replay_buffer, buffer_action, new_obs, reward, dones, infos)
 
     def predict(
         self,
@@ -108,14 +115,25 @@ class ActingDQN(DQN):
         :param deterministic: Whether or not to return greedy actions.
         :return: the model's action and the next state (used in recurrent policies)
         """
-        actions, state = self.policy.predict(observation, state, episode_start, deterministic)
+        actions, state = self._actions_by_value(observation, state, episode_start, deterministic)
         if deterministic or self.exploration_rate <= 0.0:
             return actions, state
-        explore = np.random.rand(*actions.shape) < self.exploration_rate
+        # The global generator is the one that SB3 seeds.
+        explore = np.random.rand(*actions.shape) < self.exploration_rate  # noqa: NPY002
         if np.any(explore):
             actions = np.array(actions)
             actions[explore] = [self.action_space.sample() for _ in range(np.count_nonzero(explore))]
         return actions, state
+
+    def _actions_by_value(
+        self,
+        observation: np.ndarray | dict[str, np.ndarray],
+        state: tuple[np.ndarray, ...] | None,
+        episode_start: np.ndarray | None,
+        deterministic: bool,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        """What is done where ε does not strike."""
+        return self.policy.predict(observation, state, episode_start, deterministic)
 
     def learn(
         self: SelfActingDQN,
@@ -139,7 +157,8 @@ class ActingDQN(DQN):
         :return: the trained model
         """
         resumed = not reset_num_timesteps and self.num_timesteps > 0
-        self._exploration_cap = self.exploration_rate if resumed else 1.0
+        # ε is first set after a step that no callback has stopped at.
+        self._exploration_cap = self.exploration_rate if resumed and self._n_calls > 0 else 1.0
         last_step = total_timesteps + (self.num_timesteps if resumed else 0)
         if last_step <= self.learning_starts:
             warnings.warn(
@@ -156,9 +175,7 @@ class ActingDQN(DQN):
             progress_bar=progress_bar,
         )
 
-    def load_replay_buffer(
-        self, path: str | pathlib.Path | io.BufferedIOBase, truncate_last_traj: bool = True
-    ) -> None:
+    def load_replay_buffer(self, path: str | pathlib.Path | io.BufferedIOBase, truncate_last_traj: bool = True) -> None:
         """
         Load a replay buffer from a pickle file; an n-step buffer takes the model's γ and n.
 

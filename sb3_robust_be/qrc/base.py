@@ -1,4 +1,4 @@
-"""The shared base of the family: Stable-Baselines3's DQN with the update of :mod:`sb3_robust_be.updates`."""
+"""The shared base of QRC, QLC and GQ: the arguments of a robust loss, and the loss that they choose."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ from typing import Any, ClassVar
 
 import torch as th
 from stable_baselines3.common.buffers import ReplayBuffer
-from stable_baselines3.common.logger import Logger
-from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import GymEnv, ReplayBufferSamples, Schedule
 
-from sb3_robust_be.qrc.diagnostics import UpdateDiagnostics
 from sb3_robust_be.qrc.losses import LossTerms, qrc_loss
-from sb3_robust_be.qrc.policies import H_GROUP, VALUE_GROUP, CnnPolicy, MlpPolicy, MultiInputPolicy, QRCPolicy
-from sb3_robust_be.qrc.validation import check_not_negative, check_numbers, check_projection, check_threshold
-from sb3_robust_be.qrc.warm_start import LoadingDQN
+from sb3_robust_be.qrc.policies import QRCPolicy
+from sb3_robust_be.qrc.two_heads import TwoHeadQLearning
+from sb3_robust_be.qrc.validation import check_numbers, check_projection, check_threshold
 from sb3_robust_be.updates import HTarget, Limit
 
 
-class RobustQLearning(LoadingDQN):
+class RobustQLearning(TwoHeadQLearning):
     """
-    Q-learning on a robust Bellman error (paper, section 6); the subclasses differ in their defaults only.
+    Q-learning on a robust Bellman error (paper, section 7); the subclasses differ in their defaults only.
 
     The positional arguments are DQN's, in DQN's order and with DQN's defaults, but for ``target_update_interval`` and
     ``max_grad_norm``, which are off.
@@ -45,7 +42,7 @@ class RobustQLearning(LoadingDQN):
     :param optimize_memory_usage: Enable a memory efficient variant of the replay buffer, as DQN's.
     :param n_steps: When n_step > 1, uses n-step returns (with the NStepReplayBuffer), as DQN does.
     :param target_update_interval: ``None``: no target network, as in the paper. A number of environment steps:
-        bootstrap from a copy refreshed that often (the paper's ablation, section 7.2), for which a warning is given.
+        bootstrap from a copy refreshed that often (the paper's ablation, section 8.2), for which a warning is given.
     :param exploration_fraction: fraction of entire training period over which the exploration rate is reduced
     :param exploration_initial_eps: initial value of random action probability
     :param exploration_final_eps: final value of random action probability
@@ -69,18 +66,14 @@ class RobustQLearning(LoadingDQN):
         ``huber_threshold`` is ``None``.
     :param h_regularization: β, the ℓ2 regularisation of the secondary head's weight and bias, inside the optimiser.
     :param h_learning_rate_ratio: η, the secondary head's learning rate over ``learning_rate``.
+    :param compile: Compile the update, which takes some seconds at the first one and needs a C++ compiler; without one
+        a warning is given and nothing changes. Worth it for small networks and long runs.
     :raises TypeError: For a string where a number belongs.
     :raises ValueError: For an unknown projection, limit or h_target, and for numbers out of range.
     """
 
     gradient_correction: ClassVar[bool] = True
     """Whether the values follow the TD error (QRC) or the secondary estimate (GQ)."""
-    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
-        "MlpPolicy": MlpPolicy,
-        "CnnPolicy": CnnPolicy,
-        "MultiInputPolicy": MultiInputPolicy,
-    }
-    max_grad_norm: float | None  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -117,6 +110,7 @@ class RobustQLearning(LoadingDQN):
         h_target: HTarget = "td_error",
         h_regularization: float = 1.0,
         h_learning_rate_ratio: float = 1.0,
+        compile: bool = False,
     ) -> None:
         check_numbers(locals())
         super().__init__(
@@ -153,74 +147,34 @@ class RobustQLearning(LoadingDQN):
         self.h_target = h_target
         self.h_regularization = h_regularization
         self.h_learning_rate_ratio = h_learning_rate_ratio
+        self.compile = compile
         self.algorithm = self.algorithm_name
         if _init_setup_model:
             self._warn_of_target_arguments()
             self._setup_model()
 
     def _warn_of_target_arguments(self) -> None:
+        # At the line that made the model: a subclass's constructor is one call more.
+        level = 3 if type(self).__init__ is RobustQLearning.__init__ else 4
         if self.target_update_interval is not None:
             warnings.warn(
                 f"{type(self).__name__} now bootstraps from a target network, refreshed every target_update_interval="
                 f"{self.target_update_interval} environment steps. The algorithm does not need one: leave "
                 "target_update_interval out (None) unless you are after the ablation.",
-                stacklevel=3,
+                stacklevel=level,
             )
         elif self.tau != 1.0:
             warnings.warn(
                 f"tau={self.tau} is ignored: there is no target network to average. It is not the paper's τ either, "
                 "which is called huber_threshold.",
-                stacklevel=3,
+                stacklevel=level,
             )
-
-    def _setup_model(self) -> None:
-        self._check_arguments()
-        super()._setup_model()
-        self._diagnostics = UpdateDiagnostics()
-        self._configure_optimizer()
 
     def _check_arguments(self) -> None:
-        check_numbers(self.__dict__)
+        super()._check_arguments()
         check_projection(self.projection, self.huber_threshold, self.limit, self.h_target)
-        check_not_negative("h_regularization", self.h_regularization, "The paper uses 1; 0 switches it off.")
-        check_not_negative("h_learning_rate_ratio", self.h_learning_rate_ratio, "The paper uses 1.")
-        if self.target_update_interval is not None and not self.target_update_interval >= 1:
-            raise ValueError(
-                f"target_update_interval must be None or at least 1 and is {self.target_update_interval!r}."
-            )
-        if self.max_grad_norm is not None:
-            check_not_negative("max_grad_norm", self.max_grad_norm, "Pass None for no clipping.")
 
-    def _configure_optimizer(self) -> None:
-        """β as the head's weight decay, inside the gradient: decoupled, it would bound every weight and hide what the
-        squared loss does to the head."""
-        group = self.policy.optimizer.param_groups[H_GROUP]
-        if "weight_decay" in group:
-            group["weight_decay"] = self.h_regularization
-        elif self.h_regularization > 0:
-            raise ValueError(
-                f"h_regularization={self.h_regularization} needs an optimizer with weight_decay, which "
-                f"{type(self.policy.optimizer).__name__} is not. Use Adam, SGD or RMSprop, or h_regularization=0."
-            )
-        if "decoupled_weight_decay" in group:
-            group["decoupled_weight_decay"] = False
-
-    @property
-    def logger(self) -> Logger:
-        """Getter for the logger object. Looking at it reads the diagnostics of the last ``train()`` call."""
-        self._diagnostics.record(self._logger)
-        return self._logger
-
-    def _update_learning_rate(self, optimizers: list[th.optim.Optimizer] | th.optim.Optimizer) -> None:
-        # Replaces SB3's, which writes one rate into all groups. Loading an optimiser restores its saved groups, so
-        # that regularisation and ratio are written here as well.
-        learning_rate = self.lr_schedule(self._current_progress_remaining)
-        self._logger.record("train/learning_rate", learning_rate)
-        for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
-            optimizer.param_groups[VALUE_GROUP]["lr"] = learning_rate
-            optimizer.param_groups[H_GROUP]["lr"] = self.h_learning_rate_ratio * learning_rate
-
-    def _projection_settings(self) -> dict[str, Any]:
+    def _update_settings(self) -> dict[str, Any]:
         """Keyword arguments of :func:`updates.project` at the current progress."""
         threshold = self.huber_threshold
         if threshold is not None:
@@ -228,70 +182,19 @@ class RobustQLearning(LoadingDQN):
             threshold = check_threshold(value, self.projection)
         return {"projection": self.projection, "threshold": threshold, "limit": self.limit}
 
-    def _loss(self, data: ReplayBufferSamples, projection: dict[str, Any]) -> LossTerms:
+    def _loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
         """The loss of one batch.
 
         :param data: Transitions; ``discounts`` replaces γ where the buffer gives it.
-        :param projection: From :meth:`_projection_settings`.
+        :param settings: From :meth:`_update_settings`.
         :return: The loss and the batch's detached quantities.
         """
-        discount = (1 - data.dones) * (self.gamma if data.discounts is None else data.discounts)
         values = self.policy.evaluate_transitions(data.observations, data.actions, data.next_observations)
         return qrc_loss(
             *values,
             data.rewards,
-            discount,
-            **projection,
+            self._discount(data),
+            **settings,
             h_target=self.h_target,
             gradient_correction=self.gradient_correction,
         )
-
-    def _compute_gradients(self, data: ReplayBufferSamples, projection: dict[str, Any]) -> LossTerms:
-        """Leave the update of one batch in the parameters' ``grad``."""
-        self.policy.optimizer.zero_grad()
-        terms = self._loss(data, projection)
-        terms.loss.backward()
-        if self.policy.has_target:
-            # The correction's gradient is taken at the target's parameters and moves the online ones.
-            for online, target in zip(self.q_net.parameters(), self.q_net_target.parameters(), strict=True):
-                if target.grad is not None:
-                    online.grad = target.grad if online.grad is None else online.grad + target.grad
-                    target.grad = None
-        return terms
-
-    def _clip_gradients(self, values: list[th.nn.Parameter]) -> th.Tensor | None:
-        """Clip values and secondary head apart, so that the loss of h does not scale the step of q."""
-        if self.max_grad_norm is None:
-            return None
-        th.nn.utils.clip_grad_norm_(self.q_net.h_net.parameters(), self.max_grad_norm)
-        return th.nn.utils.clip_grad_norm_(values, self.max_grad_norm)
-
-    def train(self, gradient_steps: int, batch_size: int = 100) -> None:
-        """
-        Sample the replay buffer and do the updates.
-
-        :param gradient_steps: How many.
-        :param batch_size: Transitions per update.
-        """
-        # Switch to train mode (this affects batch norm / dropout)
-        self.policy.set_training_mode(True)
-        # Update learning rate according to schedule
-        optimizer = self.policy.optimizer
-        self._update_learning_rate(optimizer)
-        projection = self._projection_settings()
-        values = optimizer.param_groups[VALUE_GROUP]["params"]
-
-        terms, grad_norm = [], None
-        for _ in range(gradient_steps):
-            data = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)  # type: ignore[union-attr]
-            terms.append(self._compute_gradients(data, projection))
-            grad_norm = self._clip_gradients(values)
-            optimizer.step()
-
-        self._n_updates += gradient_steps
-        self._logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        if self._diagnostics.hold(terms, projection, values, grad_norm):
-            self._diagnostics.record(self._logger)
-
-    def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "_diagnostics"]

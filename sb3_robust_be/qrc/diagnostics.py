@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ class UpdateDiagnostics:
 
     def __init__(self) -> None:
         self._terms: Sequence[LossTerms] = ()
-        self._projection: dict[str, Any] = {}
+        self._settings: dict[str, Any] = {}
         self._parameters: Sequence[th.Tensor] = ()
         self._grad_norm: th.Tensor | None = None
         self._updates_unread = 0
@@ -37,19 +37,19 @@ class UpdateDiagnostics:
     def hold(
         self,
         terms: Sequence[LossTerms],
-        projection: dict[str, Any],
+        settings: dict[str, Any],
         parameters: Sequence[th.Tensor],
         grad_norm: th.Tensor | None,
     ) -> bool:
         """Remember the updates of one ``train()`` call.
 
         :param terms: One entry per gradient step.
-        :param projection: The keyword arguments that :func:`updates.project` was called with.
+        :param settings: What the loss was called with; here, keyword arguments of :func:`updates.project`.
         :param parameters: Value parameters, whose gradients are those of the last step.
         :param grad_norm: Their norm before clipping, where clipping has computed it.
         :return: Whether it is time to read, logger or not.
         """
-        self._terms, self._projection = terms, projection
+        self._terms, self._settings = terms, settings
         self._parameters, self._grad_norm = parameters, grad_norm
         self._updates_unread += len(terms)
         return self._updates_unread >= MAX_UPDATES_UNREAD
@@ -62,10 +62,11 @@ class UpdateDiagnostics:
         if not self._terms:
             return
         td_error, h, correction, q = (
-            th.cat(column).flatten().double().cpu().numpy() for column in list(zip(*self._terms, strict=True))[1:]
+            th.cat(column).flatten().double().cpu().numpy() for column in list(zip(*self._terms, strict=True))[1:5]
         )
+        own_entries = self._own_entries(self._terms)
         self._terms, self._updates_unread = (), 0
-        clip_fraction = float(np.mean(is_clipped(h, td_error, **self._projection)))
+        clip_fraction = self._clip_fraction(h, td_error)
         mean_error, spread = np.abs(td_error).mean(), td_error.var()
         q05, q50, q95 = np.quantile(td_error, (0.05, 0.5, 0.95))
         entries = {
@@ -82,10 +83,18 @@ class UpdateDiagnostics:
             "correction_ratio": np.abs(correction).mean() / mean_error if mean_error > 0 else 0.0,
             "h_explained": 1.0 - (td_error - h).var() / spread if spread > 0 else 0.0,
             "grad_norm": self._norm(),
+            **own_entries,
         }
         for name, value in entries.items():
             logger.record(f"train/{name}", float(value))
         self._watch(clip_fraction, float(np.abs(q).max()))
+
+    def _own_entries(self, terms: Sequence[LossTerms]) -> dict[str, Any]:
+        """What only this algorithm has to say of its updates."""
+        return {}
+
+    def _clip_fraction(self, h: np.ndarray, td_error: np.ndarray) -> float:
+        return float(np.mean(is_clipped(h, td_error, **self._settings)))
 
     def _norm(self) -> float:
         if self._grad_norm is None:
@@ -94,7 +103,7 @@ class UpdateDiagnostics:
 
     def _watch(self, clip_fraction: float, q_size: float) -> None:
         """Warn once when the threshold removes the correction and the values grow all the same."""
-        threshold = self._projection["threshold"]
+        threshold = self._settings.get("threshold")
         if threshold is None or self._warned:
             return
         if clip_fraction < CLIPPED_SHARE:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch as th
 
-from sb3_robust_be.updates import coefficients
+from sb3_robust_be.updates import Coefficients, coefficients
 
 
 class LossTerms(NamedTuple):
-    """A loss and the detached quantities of its batch, each of shape (batch, 1) but for the loss."""
+    """A loss and the detached quantities of its batch, each of shape (batch, 1) unless said otherwise."""
 
     loss: th.Tensor
     """Scalar whose negative gradient is the update. Its value means nothing."""
@@ -19,9 +20,38 @@ class LossTerms(NamedTuple):
     h: th.Tensor
     """``h(s,a)``"""
     correction: th.Tensor
-    """``γz``, what the update puts on ``−∇max q(s',·)``"""
+    """``γz``, what the update puts on ``−∇max q(s',·)``, or on minus the gradient of what else bootstraps"""
     q: th.Tensor
     """``q(s,a)``"""
+    action_values: th.Tensor | None = None
+    """``q(s,·)``, shape (batch, actions), of an algorithm with a stochastic policy"""
+
+
+def update_loss(
+    rule: Callable[..., Coefficients],
+    q: th.Tensor,
+    h: th.Tensor,
+    next_value: th.Tensor,
+    rewards: th.Tensor,
+    discount: th.Tensor,
+    **settings: Any,
+) -> LossTerms:
+    """``−mean[ sg(a)·q(s,a) + sg(b)·v(s') + sg(c)·h(s,a) ]``: by descent, the update with the coefficients a, b, c.
+
+    :param rule: ``(td_error, h, discount, **settings) -> (a, b, c)``, of :mod:`sb3_robust_be.updates`.
+    :param q: ``q(s,a)``, shape (batch, 1).
+    :param h: ``h(s,a)`` on detached features, shape (batch, 1).
+    :param next_value: ``v(s')``, what δ bootstraps from, shape (batch, 1).
+    :param rewards: r (n-step returns' reward part), shape (batch, 1).
+    :param discount: ``γ·(1 − terminated)``, shape (batch, 1).
+    :param settings: Keyword arguments of ``rule``.
+    :return: The loss and what the diagnostics need.
+    """
+    q_value, h_value = q.detach(), h.detach()
+    td_error = rewards + discount * next_value.detach() - q_value
+    a, b, c = rule(td_error, h_value, discount, **settings)
+    loss = -(a * q + b * next_value + c * h).mean()
+    return LossTerms(loss, td_error, h_value, -b, q_value)
 
 
 def qrc_loss(
@@ -29,9 +59,9 @@ def qrc_loss(
 ) -> LossTerms:
     """``−mean[ sg(a)·q(s,a) + sg(b)·max q(s',·) + sg(c)·h(s,a) ]``, with a, b, c of :func:`updates.coefficients`.
 
-    Its gradient is that of ``L_q + L_h`` (paper, section 6): for gradient corrections
-    ``L_q = mean[½(sg(T) − q)² + sg(z)·discount·max q(s',·)]``, for saddlepoints ``mean[sg(z)·(discount·max q(s',·) − q)]``,
-    and ``L_h = mean[½(sg(δ) − h)²]``.
+    Its gradient is that of ``L_q + L_h`` (paper, section 7), where for gradient corrections
+    ``L_q = mean[½(sg(T) − q)² + sg(z)·discount·max q(s',·)]``, for saddlepoints
+    ``L_q = mean[sg(z)·(discount·max q(s',·) − q)]``, and ``L_h = mean[½(sg(δ) − h)²]``.
 
     :param q: ``q(s,a)``, shape (batch, 1).
     :param h: ``h(s,a)`` on detached features, shape (batch, 1).
@@ -41,8 +71,4 @@ def qrc_loss(
     :param settings: Keyword arguments of :func:`updates.coefficients`.
     :return: The loss and what the diagnostics need.
     """
-    q_value, h_value = q.detach(), h.detach()
-    td_error = rewards + discount * next_value.detach() - q_value
-    a, b, c = coefficients(td_error, h_value, discount, **settings)
-    loss = -(a * q + b * next_value + c * h).mean()
-    return LossTerms(loss, td_error, h_value, -b, q_value)
+    return update_loss(coefficients, q, h, next_value, rewards, discount, **settings)

@@ -1,4 +1,4 @@
-"""The two-headed network q(s,·), h(s,·) and the policies that build it and its optimiser."""
+"""The policies that build the two-headed network and its optimiser."""
 
 from __future__ import annotations
 
@@ -11,25 +11,19 @@ from gymnasium import spaces
 from stable_baselines3.common.torch_layers import (
     BaseFeaturesExtractor,
     CombinedExtractor,
-    FlattenExtractor,
     NatureCNN,
 )
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
-from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
+from stable_baselines3.dqn.policies import DQNPolicy
 from torch import nn
 
 from sb3_robust_be.qrc.extractors import MinAtarCNN
+from sb3_robust_be.qrc.networks import QRCNetwork, concatenate
 
 # Indices of the optimiser's parameter groups.
 VALUE_GROUP, H_GROUP = 0, 1
 # The smallest image that NatureCNN's three convolutions leave anything of.
 NATURE_CNN_MIN_SIDE = 36
-# Modules that compute the same in training and evaluation mode. Any other type may ask for its mode.
-_MODE_FREE: frozenset[type[nn.Module]] = frozenset(
-    (nn.Linear, nn.Conv2d, nn.Sequential, nn.ModuleDict, nn.ModuleList, nn.Flatten, nn.Identity, nn.LayerNorm)
-    + (nn.ReLU, nn.Tanh, nn.ELU, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.Sigmoid)
-    + (FlattenExtractor, NatureCNN, CombinedExtractor, MinAtarCNN)
-)
 
 
 class TransitionValues(NamedTuple):
@@ -41,45 +35,6 @@ class TransitionValues(NamedTuple):
     """``h(s,a)``, on detached features"""
     next_value: th.Tensor
     """``max q(s',·)``; one index gets the gradient of a tie"""
-
-
-class QRCNetwork(QNetwork):
-    """Action values and secondary estimates: two linear heads on the last hidden features (paper, section 6).
-
-    The secondary head has weight and bias, starts at zero, and sees the features detached, so that the network's
-    capacity serves the values alone. ``forward`` gives the values only, as SB3's ``QNetwork`` does, and the names of
-    the value parameters are DQN's.
-
-    :param args: As ``QNetwork``.
-    :param kwargs: As ``QNetwork``.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        q_head = cast(nn.Linear, self.q_net[-1])
-        self.h_net = nn.Linear(q_head.in_features, q_head.out_features)
-        nn.init.zeros_(self.h_net.weight)
-        nn.init.zeros_(self.h_net.bias)
-
-    def q_and_h(self, obs: PyTorchObs, n_h: int | None = None) -> tuple[th.Tensor, th.Tensor]:
-        """Both heads in one pass.
-
-        :param obs: Observations, batch first.
-        :param n_h: How many rows, from the first, to give h of; ``None`` for all.
-        :return: q of shape (batch, actions) and h of shape (n_h, actions).
-        """
-        *hidden, q_head = self.q_net
-        features = self.extract_features(obs, self.features_extractor)
-        for layer in hidden:
-            features = layer(features)
-        return q_head(features), self.h_net(features.detach()[:n_h])
-
-    def _predict(self, observation: PyTorchObs, deterministic: bool = True) -> th.Tensor:
-        return super()._predict(observation, deterministic) + int(self.action_space.start)
-
-    def mode_matters(self) -> bool:
-        """Whether any part may compute differently in training and in evaluation mode."""
-        return any(type(module) not in _MODE_FREE and not isinstance(module, QRCNetwork) for module in self.modules())
 
 
 class QRCPolicy(DQNPolicy):
@@ -117,9 +72,9 @@ class QRCPolicy(DQNPolicy):
             {"params": list(self.q_net.h_net.parameters())},
         ]
         kwargs = dict(self.optimizer_kwargs)
-        if self.optimizer_class in (th.optim.Adam, th.optim.AdamW):
-            if not kwargs.keys() & {"fused", "foreach", "capturable", "differentiable"}:
-                kwargs["fused"] = True
+        chosen = kwargs.keys() & {"fused", "foreach", "capturable", "differentiable"}
+        if self.optimizer_class in (th.optim.Adam, th.optim.AdamW) and not chosen:
+            kwargs["fused"] = True
         self.optimizer = self.optimizer_class(groups, lr=lr_schedule(1), **kwargs)  # type: ignore[call-arg]
 
     def make_q_net(self) -> QRCNetwork:
@@ -140,7 +95,7 @@ class QRCPolicy(DQNPolicy):
         return "q_net_target" in self._modules
 
     def make_target(self) -> None:
-        """Bootstrap from a copy of the network from now on (the paper's ablation, section 7.2)."""
+        """Bootstrap from a copy of the network from now on (the paper's ablation, section 8.2)."""
         # Not by assignment: the name is a read-only property above, for the type checker's sake as well.
         self._modules["q_net_target"] = copy.deepcopy(self.q_net)
         self.q_net_target.set_training_mode(False)
@@ -150,24 +105,40 @@ class QRCPolicy(DQNPolicy):
     ) -> TransitionValues:
         """Values of a batch of transitions.
 
-        Without a target network one pass serves s and s': two would update batch-norm statistics twice, and cost more.
-
         :param observations: s, batch first.
         :param actions: a, shape (batch, 1).
         :param next_observations: s', batch first.
         :return: q(s,a), h(s,a) and max q(s',·), each (batch, 1).
         """
-        actions = actions.long()
-        if start := int(self.action_space.start):  # type: ignore[attr-defined]
-            actions = actions - start
-        if self.has_target:
-            q, h = self.q_net.q_and_h(observations)
-            next_q = self.q_net_target(next_observations)
-        else:
-            batch_size = actions.shape[0]
-            q, h = self.q_net.q_and_h(_concatenate(observations, next_observations), batch_size)
-            q, next_q = q[:batch_size], q[batch_size:]
+        actions = self.action_indices(actions)
+        q, h, next_q = self.evaluate_states(observations, next_observations, actions.shape[0])
         return TransitionValues(q.gather(1, actions), h.gather(1, actions), next_q.max(dim=1, keepdim=True).values)
+
+    def action_indices(self, actions: th.Tensor) -> th.Tensor:
+        """
+        :param actions: Actions of the space, which may start at any number.
+        :return: The columns of q and h that are theirs.
+        """
+        actions = actions.long()
+        start = int(self.action_space.start)  # type: ignore[attr-defined]
+        return actions - start if start else actions
+
+    def evaluate_states(
+        self, observations: PyTorchObs, next_observations: PyTorchObs, batch_size: int
+    ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+        """All values of a batch of transitions.
+
+        Without a target network one pass serves s and s': two would update batch-norm statistics twice, and cost more.
+
+        :param observations: s, batch first.
+        :param next_observations: s', batch first.
+        :param batch_size: Of either.
+        :return: q(s,·), h(s,·) and q(s',·), each (batch, actions); the last from the network that bootstraps.
+        """
+        if self.has_target:
+            return *self.q_net.q_and_h(observations), self.q_net_target(next_observations)
+        q, h = self.q_net.q_and_h(concatenate(observations, next_observations), batch_size)
+        return q[:batch_size], h, q[batch_size:]
 
     def _predict(self, obs: PyTorchObs, deterministic: bool = True) -> th.Tensor:
         with th.inference_mode():
@@ -197,12 +168,6 @@ class QRCPolicy(DQNPolicy):
         if self.has_target and not any(k.startswith("q_net_target.") for k in values):
             values |= {k.replace("q_net.", "q_net_target.", 1): v for k, v in values.items()}
         return super().load_state_dict(values, strict=strict, assign=assign)
-
-
-def _concatenate(observations: PyTorchObs, next_observations: PyTorchObs) -> PyTorchObs:
-    if isinstance(observations, dict):
-        return {key: th.cat((value, next_observations[key])) for key, value in observations.items()}
-    return th.cat((observations, cast(th.Tensor, next_observations)))
 
 
 MlpPolicy = QRCPolicy
@@ -240,7 +205,7 @@ class CnnPolicy(QRCPolicy):
     ) -> None:
         if features_extractor_class is None:
             features_extractor_class = _extractor_for(observation_space)
-        if net_arch is None and issubclass(features_extractor_class, (NatureCNN, MinAtarCNN)):
+        if net_arch is None and features_extractor_class in (NatureCNN, MinAtarCNN):
             net_arch = []
         super().__init__(
             observation_space,

@@ -16,20 +16,20 @@ def _with_defaults(init: Callable[P, None], **defaults: Any) -> Callable[P, None
     """A constructor that differs from ``init`` in the defaults of keyword-only arguments, in its signature as well."""
 
     @functools.wraps(init)
-    def __init__(*args: P.args, **kwargs: P.kwargs) -> None:
-        init(*args, **{**defaults, **kwargs})  # type: ignore[arg-type]
+    def constructor(*args: P.args, **kwargs: P.kwargs) -> None:
+        init(*args, **{**defaults, **kwargs})
 
     signature = inspect.signature(init)
     parameters = [p.replace(default=defaults.get(p.name, p.default)) for p in signature.parameters.values()]
-    __init__.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return __init__
+    constructor.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return constructor
 
 
 class QRC(RobustQLearning):
     """Q-learning with Regularized Corrections: the squared projected Bellman error by gradient corrections.
 
     ``δ = r + γ max q(s',·) − q(s,a)``; ``θ += α (δ ∇q − γ h ∇max q(s',·))``; ``θ_h += α (δ − h) ∇h − αβ θ_h``.
-    Source: Ghiassian et al. (2020); paper, section 6. Arguments: :class:`RobustQLearning`.
+    Source: Ghiassian et al. (2020); paper, section 7. Arguments: :class:`RobustQLearning`.
     """
 
     algorithm_name: ClassVar[str] = "qrc"
@@ -38,7 +38,7 @@ class QRC(RobustQLearning):
 class QRCHuber(RobustQLearning):
     """QRC on the mean Huber projected Bellman error: :class:`QRC` with ``clip(h, −κ, κ)`` in the correction.
 
-    Paper, section 6, where κ (``huber_threshold``) is τ = 1. Arguments: :class:`RobustQLearning`.
+    Paper, section 7, where κ (``huber_threshold``) is τ = 1. Arguments: :class:`RobustQLearning`.
     """
 
     algorithm_name: ClassVar[str] = "qrc_huber"
@@ -77,6 +77,4 @@ class GQHuber(RobustQLearning):
 
     algorithm_name: ClassVar[str] = "gq_huber"
     gradient_correction: ClassVar[bool] = False
-    __init__ = _with_defaults(
-        RobustQLearning.__init__, projection="huber", huber_threshold=1.0, h_regularization=0.0
-    )
+    __init__ = _with_defaults(RobustQLearning.__init__, projection="huber", huber_threshold=1.0, h_regularization=0.0)

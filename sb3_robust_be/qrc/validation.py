@@ -15,7 +15,8 @@ from sb3_robust_be.updates import H_TARGETS, LIMITS, ROBUST_LOSSES
 NUMERIC_ARGUMENTS = (
     *("learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma", "gradient_steps", "n_steps"),
     *("target_update_interval", "exploration_fraction", "exploration_initial_eps", "exploration_final_eps"),
-    *("max_grad_norm", "huber_threshold", "h_regularization", "h_learning_rate_ratio"),
+    *("max_grad_norm", "huber_threshold", "h_regularization", "h_learning_rate_ratio", "temperature", "eta"),
+    *("stats_window_size", "verbose", "seed"),
 )
 
 
@@ -45,19 +46,22 @@ def check_choice(name: str, value: str | None, choices: Iterable[str | None]) ->
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))} and is {value!r}.")
 
 
-def check_not_negative(name: str, value: Any, remedy: str) -> float:
+def check_not_negative(name: str, value: Any, remedy: str, finite: bool = False) -> float:
     """
     :param name: The argument.
     :param value: What it was set to.
     :param remedy: What to do instead.
+    :param finite: Whether infinity is out of range as well.
     :return: The value as a float.
     :raises TypeError: If it is no number.
-    :raises ValueError: If it is negative or NaN.
+    :raises ValueError: If it is out of range or NaN.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise TypeError(f"{name} must be a number and is {value!r}. {remedy}")
     if not value >= 0:
         raise ValueError(f"{name} must not be negative and is {value!r}. {remedy}")
+    if finite and value == math.inf:
+        raise ValueError(f"{name} must be finite and is {value!r}. {remedy}")
     return float(value)
 
 

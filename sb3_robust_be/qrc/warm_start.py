@@ -8,13 +8,14 @@ import warnings
 from typing import Any, ClassVar, TypeVar
 
 import torch as th
-from stable_baselines3.common.buffers import NStepReplayBuffer
+from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.save_util import load_from_zip_file
 from stable_baselines3.common.type_aliases import GymEnv, TensorDict
 from stable_baselines3.dqn.dqn import DQN
 from stable_baselines3.dqn.policies import DQNPolicy
 
 from sb3_robust_be.qrc.acting import ActingDQN
+from sb3_robust_be.qrc.extractors import MinAtarCNN
 from sb3_robust_be.qrc.policies import QRCPolicy
 
 SelfLoadingDQN = TypeVar("SelfLoadingDQN", bound="LoadingDQN")
@@ -98,6 +99,12 @@ class LoadingDQN(ActingDQN):
             saved_kwargs = data.get("replay_buffer_kwargs") or {}
             objects["replay_buffer_class"] = None
             objects["replay_buffer_kwargs"] = {k: v for k, v in saved_kwargs.items() if k not in ("n_steps", "gamma")}
+        elif data.get("replay_buffer_class") in (ReplayBuffer, DictReplayBuffer):
+            objects["replay_buffer_class"] = None
+        features = (data.get("policy_kwargs") or {}).get("features_extractor_class")
+        if features is MinAtarCNN and data["policy_kwargs"].get("net_arch") is None:
+            # DQN's default on top of any CNN but NatureCNN; CnnPolicy's on top of this one is no layer.
+            objects["policy_kwargs"] = {**data["policy_kwargs"], "net_arch": [64, 64]}
         warnings.warn(
             f"{path} was saved by SB3's DQN: {cls.__name__} starts from its values and number of steps, with h at zero "
             f"and a fresh optimizer; {', '.join(DQN_ONLY)} are back at {cls.__name__}'s defaults.",
@@ -123,8 +130,10 @@ class LoadingDQN(ActingDQN):
         """
         params: Any = load_path_or_dict
         if not isinstance(params, dict):
-            _, params, _ = load_from_zip_file(load_path_or_dict, device=device, load_data=False)
-        if "policy" in params and not any(".h_net." in f".{name}" for name in params["policy"]):
+            _, params, _ = load_from_zip_file(params, device=device, load_data=False)
+        names = params.get("policy", ())
+        # DQN's always name its target network; without one, this is a part of our own parameters.
+        if any(n.startswith("q_net_target.") for n in names) and not any(".h_net." in n for n in names):
             params = self._parameters_from_dqn(params)
         super().set_parameters(params, exact_match, device)
         # The optimiser's groups have been replaced by the saved ones.

@@ -70,19 +70,15 @@ def make_batch(batch_size: int = 16, seed: int = 0, reward_scale: float = 3.0) -
 
 def gradients(model: RobustQLearning, batch: ReplayBufferSamples) -> dict[str, th.Tensor]:
     """The gradient that the model's own update leaves, by parameter."""
-    model._compute_gradients(batch, model._projection_settings())
-    return {
-        name: th.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.q_net.named_parameters()
-    }
+    model._compute_gradients(batch, model._update_settings())
+    return {name: th.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.q_net.named_parameters()}
 
 
 def gradients_of(model: RobustQLearning, loss: th.Tensor, of_target: bool = False) -> dict[str, th.Tensor]:
     """Autograd's gradient of any loss, by parameter of the online (or target) network."""
     named = dict((model.q_net_target if of_target else model.q_net).named_parameters())
     found = th.autograd.grad(loss, list(named.values()), allow_unused=True, retain_graph=True)
-    return {
-        name: th.zeros_like(p) if g is None else g for (name, p), g in zip(named.items(), found, strict=True)
-    }
+    return {name: th.zeros_like(p) if g is None else g for (name, p), g in zip(named.items(), found, strict=True)}
 
 
 def forward(model: RobustQLearning, batch: ReplayBufferSamples) -> dict[str, th.Tensor]:

@@ -1,0 +1,114 @@
+"""The gradient of an update as one compiled graph; the optimiser and its state stay torch's own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch as th
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from sb3_robust_be.qrc.losses import LossTerms
+
+if TYPE_CHECKING:
+    from sb3_robust_be.qrc.two_heads import TwoHeadQLearning
+
+
+class _Loss(nn.Module):
+    """The model's loss as a module that holds its policy, so that ``functional_call`` can exchange the parameters."""
+
+    def __init__(self, model: TwoHeadQLearning) -> None:
+        super().__init__()
+        self.policy: nn.Module = getattr(model.policy, "_orig_mod", model.policy)
+        self.model = model
+
+    def forward(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> tuple[th.Tensor, tuple[th.Tensor, ...]]:
+        terms = self.model._loss(data, settings)
+        # Graphs return tensors only; what is left out stands last.
+        return terms.loss, tuple(x for x in terms if x is not None)
+
+
+class CompiledGradients:
+    """
+    Computes what ``TwoHeadQLearning._compute_gradients`` does, from graphs that ``make_fx`` traced and torch compiled.
+
+    There is one graph per batch size, mode and non-numeric setting, made at first use. Numbers among the settings are
+    inputs, so that schedules act. Where nothing can be compiled, one warning is given and the eager update serves.
+
+    :param model: Whose update to compile.
+    """
+
+    backend: ClassVar[str] = "inductor"
+
+    def __init__(self, model: TwoHeadQLearning) -> None:
+        self._model = model
+        self._graphs: dict[Any, Callable[..., Any]] = {}
+        self.works = True
+
+    def _find_tensors(self) -> None:
+        # At the first update, by when the policy has the device and the precision that it keeps.
+        self._loss = _Loss(self._model)
+        trained = {name for name, p in self._loss.named_parameters() if p.requires_grad}
+        named = {n: p for n, p in self._loss.named_parameters() if n.replace("q_net_target.", "q_net.", 1) in trained}
+        self._names, self._parameters = list(named), list(named.values())
+        # Inputs, because a function that is differentiated may not change what it captures: batch-norm statistics.
+        self._buffers = dict(self._loss.named_buffers())
+        # Where each gradient goes: a target's, to the online parameter it is a copy of.
+        self._destinations = [named[name.replace("q_net_target.", "q_net.", 1)] for name in named]
+
+    def __call__(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms | None:
+        """Leave the update of one batch in the parameters' ``grad``.
+
+        :param data: Transitions.
+        :param settings: From ``_update_settings``.
+        :return: The batch's detached quantities, or ``None`` if nothing could be compiled.
+        """
+        if not self._graphs:
+            self._find_tensors()
+        as_tensor = data.rewards.new_tensor
+        numbers = {name: as_tensor(value) for name, value in settings.items() if isinstance(value, float)}
+        constants = {name: value for name, value in settings.items() if name not in numbers}
+        key = (len(data.actions), self._loss.policy.training, self._model.gamma, *constants.values())
+        batch = {name: x for name, x in data._asdict().items() if x is not None}
+        inputs = (self._parameters, self._buffers, batch, numbers)
+        with th.no_grad():
+            if (graph := self._graphs.get(key)) is None:
+                graph = self._graphs[key] = self._compile(type(data), constants, inputs)
+            if not self.works:
+                return None
+            gradients, terms = graph(*inputs)
+        for parameter in self._parameters:
+            parameter.grad = None
+        for destination, gradient in zip(self._destinations, gradients, strict=True):
+            destination.grad = gradient if destination.grad is None else destination.grad + gradient
+        return LossTerms(*terms)
+
+    def _compile(self, batch_type: type, constants: dict[str, Any], inputs: tuple[Any, ...]) -> Callable[..., Any]:
+        def loss(parameters: list[th.Tensor], buffers: dict[str, th.Tensor], batch: dict, numbers: dict) -> Any:
+            named = buffers | dict(zip(self._names, parameters, strict=True))
+            return th.func.functional_call(self._loss, named, (batch_type(**batch), constants | numbers))
+
+        gradients = th.func.grad(loss, has_aux=True)
+        buffers = [buffer.clone() for buffer in self._buffers.values()]
+        try:
+            # Compiling `gradients` itself fails in torch: trace first.
+            graph: Callable[..., Any] = th.compile(make_fx(gradients)(*inputs), dynamic=False, backend=self.backend)
+            graph(*inputs)
+        except Exception as error:
+            # Any failure, since each platform's missing compiler has an error of its own. A fault of the loss itself
+            # would come up again in the eager update.
+            self.works = False
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            warnings.warn(
+                f"compile=True is ignored, since the update cannot be compiled here ({reason}). Install a C++ compiler "
+                "such as g++, or pass compile=False.",
+                stacklevel=2,
+            )
+            graph = gradients
+        # Tracing and trying out have moved the batch-norm statistics.
+        for buffer, before in zip(self._buffers.values(), buffers, strict=True):
+            buffer.copy_(before)
+        return graph

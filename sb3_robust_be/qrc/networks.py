@@ -1,0 +1,74 @@
+"""The two-headed network: q(s,·) and h(s,·) on the same features."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch as th
+from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
+from stable_baselines3.common.type_aliases import PyTorchObs, TensorDict
+from stable_baselines3.dqn.policies import QNetwork
+from torch import nn
+
+from sb3_robust_be.qrc.extractors import MinAtarCNN
+
+# Modules that compute the same in training and evaluation mode. Any other type may ask for its mode.
+_MODE_FREE: frozenset[type[nn.Module]] = frozenset(
+    {
+        *(nn.Linear, nn.Conv2d, nn.Sequential, nn.ModuleDict, nn.ModuleList, nn.Flatten, nn.Identity, nn.LayerNorm),
+        *(nn.ReLU, nn.Tanh, nn.ELU, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.Sigmoid),
+        *(FlattenExtractor, NatureCNN, CombinedExtractor, MinAtarCNN),
+    }
+)
+
+
+class QRCNetwork(QNetwork):
+    """Action values and secondary estimates: two linear heads on the last hidden features (paper, section 7).
+
+    The secondary head has weight and bias, starts at zero, and sees the features detached, so that the network's
+    capacity serves the values alone. ``forward`` gives the values only, as SB3's ``QNetwork`` does, and the names of
+    the value parameters are DQN's.
+
+    :param args: As ``QNetwork``.
+    :param kwargs: As ``QNetwork``.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        q_head = cast(nn.Linear, self.q_net[-1])
+        self.h_net = nn.Linear(q_head.in_features, q_head.out_features)
+        nn.init.zeros_(self.h_net.weight)
+        nn.init.zeros_(self.h_net.bias)
+
+    def q_and_h(self, obs: PyTorchObs, n_h: int | None = None) -> tuple[th.Tensor, th.Tensor]:
+        """Both heads in one pass.
+
+        :param obs: Observations, batch first.
+        :param n_h: How many rows, from the first, to give h of; ``None`` for all.
+        :return: q of shape (batch, actions) and h of shape (n_h, actions).
+        """
+        *hidden, q_head = self.q_net
+        features = self.extract_features(obs, self.features_extractor)
+        for layer in hidden:
+            features = layer(features)
+        return q_head(features), self.h_net(features.detach()[:n_h])
+
+    def _predict(self, observation: PyTorchObs, deterministic: bool = True) -> th.Tensor:
+        return super()._predict(observation, deterministic) + int(self.action_space.start)
+
+    def mode_matters(self) -> bool:
+        """Whether any part may compute differently in training and in evaluation mode."""
+        return any(type(module) not in _MODE_FREE and not isinstance(module, QRCNetwork) for module in self.modules())
+
+
+def concatenate(observations: PyTorchObs, next_observations: PyTorchObs) -> PyTorchObs:
+    """One batch of two, key by key for Dict observations.
+
+    :param observations: The first half.
+    :param next_observations: The second half.
+    :return: Both, batch first.
+    """
+    if isinstance(observations, dict):
+        after = cast(TensorDict, next_observations)
+        return {key: th.cat((value, after[key])) for key, value in observations.items()}
+    return th.cat((observations, cast(th.Tensor, next_observations)))

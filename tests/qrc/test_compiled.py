@@ -1,0 +1,185 @@
+"""``compile=True`` changes the speed and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch as th
+from stable_baselines3.common.torch_layers import FlattenExtractor
+from two_heads import make_batch, make_model
+
+from sb3_robust_be import QLC, QRCHuber
+from sb3_robust_be.qrc.compiled import CompiledGradients
+from sb3_robust_be.registry import ALGORITHMS
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*bootstraps from a target network")
+EVERY_ALGORITHM = pytest.mark.parametrize("cls", ALGORITHMS.values(), ids=ALGORITHMS)
+
+
+@pytest.fixture
+def quick_backend(monkeypatch):
+    """Traced and differentiated as for the real compiler, then run without code generation."""
+    monkeypatch.setattr(CompiledGradients, "backend", "aot_eager")
+
+
+class Silent:
+    def record(self, *args, **kwargs):
+        pass
+
+
+def updated(model, updates=50, batch_size=16, reward_scale=3.0):
+    """The model after updates on given batches, with its learning rate and settings as `train` sets them."""
+    model._logger = Silent()
+    for i in range(updates):
+        model._current_progress_remaining = 1 - i / updates
+        model.policy.set_training_mode(True)
+        model._update_learning_rate(model.policy.optimizer)
+        model._compute_gradients(make_batch(batch_size, seed=i, reward_scale=reward_scale), model._update_settings())
+        model._clip_gradients(model.policy.optimizer.param_groups[0]["params"])
+        model.policy.optimizer.step()
+    return model
+
+
+def assert_same(left, right, atol=1e-10):
+    for (name, x), (_, y) in zip(left.policy.state_dict().items(), right.policy.state_dict().items(), strict=True):
+        th.testing.assert_close(x, y, rtol=0, atol=atol, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def pair(cls, **kwargs):
+    return make_model(cls, **kwargs), make_model(cls, compile=True, **kwargs)
+
+
+def assert_compiled(model, graphs=1):
+    assert model._compiled.works
+    assert len(model._compiled._graphs) == graphs
+
+
+@EVERY_ALGORITHM
+@pytest.mark.parametrize("interval", [None, 10], ids=["no_target", "target"])
+def test_compiled_equals_eager_after_fifty_updates(cls, interval, quick_backend):
+    eager, compiled = pair(cls, learning_rate=1e-2, target_update_interval=interval)
+    before = eager.q_net.q_net[0].weight.clone()
+    assert_same(updated(eager), updated(compiled))
+    assert (eager.q_net.q_net[0].weight - before).abs().max() > 1e-2
+    assert_compiled(compiled)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cls", [QRCHuber, QLC], ids=lambda c: c.algorithm_name)
+def test_generated_code_equals_eager_after_fifty_updates(cls):
+    eager, compiled = pair(cls, learning_rate=1e-2)
+    assert_same(updated(eager), updated(compiled), atol=1e-5)
+    assert_compiled(compiled)
+
+
+def test_schedules_act_without_tracing_again(quick_backend):
+    settings = {"learning_rate": lambda progress: 1e-2 * progress, "huber_threshold": lambda progress: 2.0 * progress}
+    eager, compiled = pair(QRCHuber, **settings)
+    fixed = make_model(QRCHuber, learning_rate=settings["learning_rate"], huber_threshold=2.0)
+    assert_same(updated(eager), updated(compiled))
+    assert_compiled(compiled)
+    assert (updated(fixed).q_net.q_net[0].weight != eager.q_net.q_net[0].weight).any()
+
+
+def test_another_batch_size_traces_again(quick_backend):
+    eager, compiled = pair(QRCHuber)
+    for batch_size, graphs in ((16, 1), (8, 2), (16, 2)):
+        assert_same(updated(eager, 5, batch_size), updated(compiled, 5, batch_size))
+        assert_compiled(compiled, graphs)
+
+
+class Normalised(FlattenExtractor):
+    """A mode-dependent extractor."""
+
+    def __init__(self, observation_space):
+        super().__init__(observation_space)
+        self.norm = th.nn.BatchNorm1d(self.features_dim)
+
+    def forward(self, observations):
+        return self.norm(super().forward(observations).double())
+
+
+def test_batch_norm_statistics_and_modes(quick_backend):
+    eager, compiled = pair(QRCHuber, policy_kwargs={"features_extractor_class": Normalised})
+    assert_same(updated(eager), updated(compiled))
+    assert_compiled(compiled)
+    statistics = compiled.q_net.features_extractor.norm
+    assert statistics.num_batches_tracked == 50
+    for model in (eager, compiled):
+        model.policy.set_training_mode(False)
+        model._compute_gradients(make_batch(), model._update_settings())
+    assert_compiled(compiled, 2)
+    assert statistics.num_batches_tracked == 50
+    for x, y in zip(eager.q_net.parameters(), compiled.q_net.parameters(), strict=True):
+        th.testing.assert_close(x.grad, y.grad)
+
+
+def test_gradient_clipping_and_frozen_parameters(quick_backend):
+    eager, compiled = pair(QRCHuber, max_grad_norm=0.1)
+    for model in (eager, compiled):
+        model.q_net.q_net[0].weight.requires_grad_(False)
+    before = compiled.q_net.q_net[0].weight.clone()
+    assert_same(updated(eager), updated(compiled))
+    assert (compiled.q_net.q_net[0].weight == before).all()
+
+
+def test_saved_and_loaded_plain(tmp_path, quick_backend):
+    kwargs = {"learning_starts": 10, "train_freq": 1, "policy_kwargs": {"net_arch": [4]}, "seed": 3}
+    compiled = QRCHuber("MlpPolicy", "CartPole-v1", compile=True, **kwargs).learn(60)
+    assert_compiled(compiled)
+    compiled.save(tmp_path / "agent")
+    loaded = QRCHuber.load(tmp_path / "agent", env=compiled.get_env())
+    assert loaded.compile
+    assert_same(loaded, compiled, atol=0)
+    state, saved = loaded.policy.optimizer.state_dict(), compiled.policy.optimizer.state_dict()
+    assert all((state["state"][i]["exp_avg_sq"] == x["exp_avg_sq"]).all() for i, x in saved["state"].items())
+    loaded.learn(60, reset_num_timesteps=False)
+    assert_compiled(loaded)
+    # And without: what is saved does not depend on it.
+    plain = QRCHuber.load(tmp_path / "agent", env=compiled.get_env(), compile=False)
+    assert plain._compiled is None
+    assert_same(plain, compiled, atol=0)
+
+
+def test_diagnostics_are_those_of_the_eager_update(quick_backend):
+    logs = []
+    for compile in (False, True):
+        kwargs = {"learning_starts": 10, "gradient_steps": 0, "policy_kwargs": {"net_arch": [4]}, "seed": 3}
+        model = QRCHuber("MlpPolicy", "CartPole-v1", compile=compile, **kwargs).learn(60)
+        model.set_random_seed(0)
+        model.train(gradient_steps=2, batch_size=8)
+        logs.append({name: x for name, x in model.logger.name_to_value.items() if name.startswith("train/")})
+    assert logs[0].keys() == logs[1].keys()
+    assert logs[1] == pytest.approx(logs[0], rel=1e-5)
+
+
+def test_a_failing_backend_warns_once_and_goes_on(monkeypatch):
+    def no_compiler(graph, inputs):
+        raise RuntimeError("no compiler was found")
+
+    monkeypatch.setattr(CompiledGradients, "backend", staticmethod(no_compiler))
+    eager, compiled = pair(QRCHuber)
+    with pytest.warns(UserWarning, match=r"compile=True is ignored.*Install a C\+\+ compiler"):
+        updated(compiled, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        updated(compiled, 3, batch_size=8)
+    updated(eager, 1)
+    assert_same(updated(eager, 3, batch_size=8), compiled)
+
+
+def test_a_machine_without_a_compiler_warns_and_learns(tmp_path):
+    program = """if True:
+        from sb3_robust_be import QRCHuber
+        model = QRCHuber("MlpPolicy", "CartPole-v1", learning_starts=10, train_freq=1, compile=True).learn(30)
+        print(model._n_updates, model._compiled.works)
+    """
+    nothing = str(tmp_path / "no-such-compiler")
+    environment = os.environ | {"CXX": nothing, "CC": nothing, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["20", "False"], done.stderr
+    assert done.stderr.count("compile=True is ignored") == 1

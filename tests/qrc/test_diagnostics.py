@@ -1,0 +1,151 @@
+"""The log's numbers by hand, read once per ``train()`` and only when somebody looks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch as th
+from stable_baselines3.common.logger import configure
+from two_heads import make_model
+
+from sb3_robust_be import QLC, QRC, QRCHuber
+from sb3_robust_be.qrc.diagnostics import MAX_UPDATES_UNREAD, UpdateDiagnostics
+from sb3_robust_be.qrc.losses import LossTerms
+from sb3_robust_be.registry import ALGORITHMS
+
+KEYS = {
+    *("loss", "td_error_abs_mean", "td_error_q05", "td_error_q50", "td_error_q95", "q_mean", "q_max", "h_abs_mean"),
+    *("h_clip_fraction", "correction_ratio", "h_explained", "grad_norm"),
+}
+
+
+def column(*values):
+    return th.tensor(values, dtype=th.float64).reshape(-1, 1)
+
+
+def terms(
+    td_error=(1.0, -2.0, 3.0, -4.0), h=(0.5, -1.5, 2.0, 0.0), correction=(0.5, -1.0, 1.0, 0.0), q=(1.0, 2, 3, -9)
+):
+    return LossTerms(th.zeros(()), column(*td_error), column(*h), column(*correction), column(*q))
+
+
+def read(held, projection, gradients=((3.0, 4.0),), grad_norm=None):
+    parameters = []
+    for gradient in gradients:
+        parameters.append(th.nn.Parameter(th.zeros(len(gradient))))
+        parameters[-1].grad = th.tensor(gradient)
+    diagnostics, logger = UpdateDiagnostics(), configure(None, [])
+    diagnostics.hold(held, projection, parameters, grad_norm)
+    diagnostics.record(logger)
+    return {name.removeprefix("train/"): value for name, value in logger.name_to_value.items()}
+
+
+HUBER_ONE = {"projection": "huber", "threshold": 1.0, "limit": None}
+
+
+def test_values_by_hand():
+    log = read([terms()], HUBER_ONE)
+    assert set(log) == KEYS
+    assert log["loss"] == pytest.approx(0.5 * (1 + 4 + 9 + 16) / 4)
+    assert log["td_error_abs_mean"] == pytest.approx(2.5)
+    assert log["td_error_q50"] == pytest.approx(-0.5)
+    assert log["td_error_q05"] == pytest.approx(-4 + 0.15 * 2)  # linear between the order statistics
+    assert log["td_error_q95"] == pytest.approx(3 - 0.15 * 2)
+    assert log["q_mean"] == pytest.approx(-0.75)
+    assert log["q_max"] == 3.0
+    assert log["h_abs_mean"] == pytest.approx(1.0)
+    assert log["h_clip_fraction"] == 0.5
+    assert log["correction_ratio"] == pytest.approx(0.625 / 2.5)
+    # δ − h = (0.5, −0.5, 1, −4), mean −0.75; δ has mean −0.5.
+    assert log["h_explained"] == pytest.approx(1 - (1.5625 + 0.0625 + 3.0625 + 10.5625) / (2.25 + 2.25 + 12.25 + 12.25))
+    assert log["grad_norm"] == pytest.approx(5.0)
+
+
+def test_gradient_steps_of_one_call_are_pooled_and_clipping_hands_in_its_norm():
+    log = read([terms(), terms(td_error=(0.0, 0, 0, 0), h=(9.0, 9, 9, 9))], HUBER_ONE, grad_norm=th.tensor(7.0))
+    assert log["td_error_abs_mean"] == pytest.approx(1.25)
+    assert log["h_clip_fraction"] == 0.75
+    assert log["grad_norm"] == 7.0
+
+
+@pytest.mark.parametrize(
+    ("projection", "fraction"),
+    [
+        ({"projection": "squared", "threshold": None, "limit": None}, 0.0),
+        ({"projection": "huber", "threshold": 1.75, "limit": None}, 0.25),
+        ({"projection": "huber", "threshold": None, "limit": "magnitude"}, 0.0),
+        ({"projection": "huber", "threshold": None, "limit": "same_sign"}, 0.0),
+    ],
+)
+def test_clip_fraction_follows_the_projection(projection, fraction):
+    assert read([terms()], projection)["h_clip_fraction"] == fraction
+
+
+def test_equal_td_errors_of_zero_give_numbers():
+    log = read([terms(td_error=(0.0, 0, 0, 0))], HUBER_ONE)
+    assert log["correction_ratio"] == log["h_explained"] == 0.0
+    assert all(np.isfinite(value) for value in log.values())
+
+
+def collected(cls, **kwargs):
+    model = make_model(cls, learning_starts=5, gradient_steps=0, **kwargs)
+    model.learn(60)
+    return model
+
+
+@pytest.mark.parametrize("cls", ALGORITHMS.values(), ids=ALGORITHMS)
+def test_every_algorithm_logs_every_entry_once_per_train_call(cls):
+    model = collected(cls)
+    assert not KEYS & {name.removeprefix("train/") for name in model.logger.name_to_value}
+    model.train(gradient_steps=3, batch_size=16)
+    log = {name: value for name, value in model.logger.name_to_value.items() if name.startswith("train/")}
+    assert {f"train/{key}" for key in KEYS} <= set(log)
+    assert all(
+        isinstance(value, float) and np.isfinite(value) for name, value in log.items() if name != "train/n_updates"
+    )
+    assert log["train/n_updates"] == 3
+    # Looking again reads nothing new.
+    model.logger.name_to_value.clear()
+    assert not model.logger.name_to_value
+
+
+def test_nothing_is_read_from_the_device_until_somebody_looks(monkeypatch):
+    model = collected(QRC)
+    reads = []
+    monkeypatch.setattr(th.Tensor, "item", lambda self: reads.append("item"))
+    monkeypatch.setattr(th.Tensor, "cpu", lambda self: reads.append("cpu") or self)
+    model.train(gradient_steps=2, batch_size=8)
+    assert not reads
+    assert model.logger
+    assert reads
+
+
+def test_unread_updates_do_not_pile_up(monkeypatch):
+    model = collected(QRCHuber)
+    recorded = []
+    monkeypatch.setattr(model._diagnostics, "record", lambda logger: recorded.append(model._n_updates))
+    per_call = MAX_UPDATES_UNREAD // 4
+    monkeypatch.setattr(model, "_compute_gradients", lambda data, projection: terms())
+    for _ in range(4):
+        model.train(gradient_steps=per_call, batch_size=4)
+    assert recorded == [MAX_UPDATES_UNREAD]
+
+
+def test_log_matches_the_values_it_describes():
+    model = collected(QLC, max_grad_norm=1e-3)
+    model.train(gradient_steps=1, batch_size=32)
+    log = model.logger.name_to_value
+    # The norm before clipping, the gradients after it.
+    clipped = th.nn.utils.get_total_norm([p.grad for p in model.policy.optimizer.param_groups[0]["params"]])
+    assert clipped == pytest.approx(1e-3, rel=1e-3)
+    assert log["train/grad_norm"] > 2e-3
+    assert log["train/correction_ratio"] <= model.gamma  # |z| ≤ |δ|
+    assert log["train/td_error_q05"] <= log["train/td_error_q50"] <= log["train/td_error_q95"]
+
+
+def test_rollout_and_learning_rate_entries_survive():
+    model = collected(QRC)
+    model.learn(60, log_interval=None)
+    model.train(gradient_steps=1, batch_size=8)
+    assert model.logger.name_to_value["rollout/exploration_rate"] == pytest.approx(model.exploration_rate)
+    assert model.logger.name_to_value["train/learning_rate"] == pytest.approx(1e-4)

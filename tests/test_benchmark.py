@@ -1,0 +1,117 @@
+"""The benchmark's arithmetic and its files. How fast anything is, is no matter for a test."""
+
+from __future__ import annotations
+
+import json
+import statistics
+
+import pytest
+from stable_baselines3 import DQN
+
+from sb3_robust_be import QRC, QRCHuber, benchmark
+from sb3_robust_be.breakdown import PARTS, time_per_part
+
+TINY = benchmark.Setting("CartPole-v1", (4,), 1, 20)
+
+
+@pytest.fixture
+def without_compiler(monkeypatch):
+    monkeypatch.setattr(benchmark, "contenders", lambda: {"dqn": DQN, "qrc_huber": QRCHuber, "qrc": QRC})
+
+
+def test_contenders_share_every_setting(without_compiler):
+    models = [benchmark.make_model(name, TINY) for name in benchmark.contenders()]
+    for name in ("buffer_size", "batch_size", "train_freq", "gradient_steps", "learning_starts", "gamma"):
+        assert len({getattr(model, name) for model in models}) == 1, name
+    schedules = {(m.exploration_initial_eps, m.exploration_final_eps, m.lr_schedule(1.0)) for m in models}
+    assert len(schedules) == 1
+    assert [[p.shape for p in m.q_net.q_net.parameters()] for m in models[1:]] == [
+        [p.shape for p in models[0].q_net.q_net.parameters()]
+    ] * 2
+
+
+def test_the_compiled_contender_is_compiled():
+    model = benchmark.make_model("qrc_huber_compiled", TINY)
+    assert model.compile
+    assert not benchmark.make_model("qrc_huber", TINY).compile
+
+
+def test_small_images_get_the_same_features():
+    setting = TINY._replace(env="MinAtar/Breakout-v1", net_arch=(64, 64))
+    dqn, ours = (benchmark.make_model(name, setting) for name in ("dqn", "qrc_huber"))
+    assert [p.shape for p in dqn.q_net.parameters()] == [
+        p.shape for name, p in ours.q_net.named_parameters() if not name.startswith("h_net")
+    ]
+
+
+def test_ratios_are_taken_within_a_round(without_compiler, monkeypatch):
+    # In round i the machine is i times slower for all; ours takes half of DQN's time, QRC a third, then a fourth.
+    clock = {"dqn": [2.0, 4.0, 8.0], "qrc_huber": [1.0, 2.0, 4.0], "qrc": [2 / 3, 4 / 3, 2.0]}
+    order = []
+
+    class Model:
+        def __init__(self, name):
+            self.name, self.rounds = name, iter([(9.0, 9.0), *((t, t / 2) for t in clock[name])])
+
+    def run_steps(model, steps):
+        order.append(model.name)
+        return next(model.rounds)
+
+    monkeypatch.setattr(benchmark, "make_model", lambda name, setting: Model(name))
+    monkeypatch.setattr(benchmark, "run_steps", run_steps)
+    monkeypatch.setattr(benchmark, "time_per_part", lambda model, steps: {})
+    dqn, ours, qrc = benchmark.compare(TINY, repeats=3, memory=False)
+    assert (dqn["ratio_to_dqn"], dqn["ratio_min"], dqn["ratio_max"]) == (1.0, 1.0, 1.0)
+    assert (ours["ratio_to_dqn"], ours["ratio_min"], ours["ratio_max"]) == (2.0, 2.0, 2.0)
+    assert (qrc["ratio_to_dqn"], qrc["ratio_min"], qrc["ratio_max"]) == (3.0, 3.0, 4.0)
+    assert ours["steps_per_s"] == 20 / statistics.median(clock["qrc_huber"])
+    assert ours["cpu_s"] == 1000 / 20 * 1.0
+    # Each contender comes first once.
+    assert [order[3 + 3 * i] for i in range(3)] == ["dqn", "qrc_huber", "qrc"]
+
+
+@pytest.mark.parametrize("cls", [DQN, QRCHuber], ids=lambda c: c.__name__)
+def test_parts_add_up_and_leave_the_model_as_it_was(cls):
+    model = cls("MlpPolicy", "CartPole-v1", learning_starts=10, train_freq=1, policy_kwargs={"net_arch": [4]})
+    model.learn(50)
+    updates = model._n_updates
+    parts = time_per_part(model, 40)
+    assert list(parts) == list(PARTS)
+    assert all(microseconds >= 0 for microseconds in parts.values())
+    for part in ("env", "action", "storing", "sampling", "forward", "backward", "optimiser"):
+        assert parts[part] > 0, part
+    assert model._n_updates == updates + 40
+    assert "step" not in vars(model.env)
+    assert "train" not in vars(model)
+
+
+def test_command_writes_one_object_per_contender(without_compiler, tmp_path, capsys):
+    file = tmp_path / "results" / "benchmark.json"
+    arguments = ["--repeats", "2", "--steps", "20", "--net-arch", "4", "--no-memory", "--json", str(file)]
+    assert benchmark.main(arguments) == 0
+    rows = json.loads(file.read_text())
+    assert [row["name"] for row in rows] == ["dqn", "qrc_huber", "qrc"]
+    assert {"name", "steps_per_s", "ratio_to_dqn", "ratio_min", "ratio_max", "cpu_s", "peak_mb"} <= set(rows[0])
+    printed = capsys.readouterr().out
+    assert all(row["name"] in printed for row in rows)
+    assert "µs per environment step" in printed
+
+
+def test_peak_memory_is_of_a_process_of_its_own():
+    # A process that has imported torch and SB3 has more than 100 MB.
+    assert 100 < benchmark.peak_memory("qrc", TINY) < 4000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--repeats", "0"], "--repeats must be at least 1 and is 0"),
+        (["--train-freq", "-1"], "--train-freq must be at least 1 and is -1"),
+        (["--env", "CartPole-v99"], "'CartPole-v99' is not registered"),
+    ],
+)
+def test_bad_arguments(arguments, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        benchmark.main(arguments)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
