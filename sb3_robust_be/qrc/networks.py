@@ -54,7 +54,9 @@ class QRCNetwork(QNetwork):
         return q_head(features), self.h_net(features.detach()[:n_h])
 
     def _predict(self, observation: PyTorchObs, deterministic: bool = True) -> th.Tensor:
-        return super()._predict(observation, deterministic) + int(self.action_space.start)
+        actions = super()._predict(observation, deterministic)
+        start = int(self.action_space.start)
+        return actions + start if start else actions
 
     def mode_matters(self) -> bool:
         """Whether any part may compute differently in training and in evaluation mode."""

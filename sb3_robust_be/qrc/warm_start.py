@@ -61,8 +61,6 @@ class LoadingDQN(ActingDQN):
         :raises ValueError: For a file of another algorithm.
         """
         data, _, _ = load_from_zip_file(path, device=device, custom_objects=custom_objects)
-        if isinstance(path, io.IOBase):
-            path.seek(0)
         saved_by = (data or {}).get("algorithm")
         if saved_by is not None and saved_by != cls.algorithm_name:
             raise ValueError(
