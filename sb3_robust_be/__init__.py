@@ -13,6 +13,7 @@ from sb3_robust_be.envs import register_envs
 
 if TYPE_CHECKING:
     from sb3_robust_be.qrc import GQ, QLC, QRC, GQHuber, MinAtarCNN, QRCHuber
+    from sb3_robust_be.sbeed import SBEED
 
 __version__ = "0.1.0"
 
@@ -20,12 +21,13 @@ _HOME = {
     "GQ": "sb3_robust_be.qrc",
     "QLC": "sb3_robust_be.qrc",
     "QRC": "sb3_robust_be.qrc",
+    "SBEED": "sb3_robust_be.sbeed",
     "GQHuber": "sb3_robust_be.qrc",
     "MinAtarCNN": "sb3_robust_be.qrc",
     "QRCHuber": "sb3_robust_be.qrc",
 }
 
-__all__ = ["GQ", "QLC", "QRC", "GQHuber", "MinAtarCNN", "QRCHuber", "__version__"]
+__all__ = ["GQ", "QLC", "QRC", "SBEED", "GQHuber", "MinAtarCNN", "QRCHuber", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
-from sb3_robust_be.qrc import GQ, QLC, QRC, GQHuber, QRCHuber, RobustQLearning
+from sb3_robust_be.qrc import GQ, QLC, QRC, GQHuber, QRCHuber
+from sb3_robust_be.qrc.two_heads import TwoHeadQLearning
+from sb3_robust_be.sbeed import SBEED
 
-ALGORITHMS: dict[str, type[RobustQLearning]] = {cls.algorithm_name: cls for cls in (QRC, QRCHuber, QLC, GQ, GQHuber)}
+ALGORITHMS: dict[str, type[TwoHeadQLearning]] = {
+    cls.algorithm_name: cls for cls in (QRC, QRCHuber, QLC, GQ, GQHuber, SBEED)
+}

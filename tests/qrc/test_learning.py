@@ -18,17 +18,24 @@ class TwoStateChain(gym.Env):
     """From the state with feature 1 always to the state with feature 2, reward 0, then cut off, not terminated.
 
     The true values are 0. A semi-gradient update multiplies the weight: its target is γ·2w where the value is w.
+
+    :param length: Steps per episode; those after the first lead from the second state to itself.
     """
 
     observation_space = gym.spaces.Box(0.0, 2.0, (1,), np.float32)
     action_space = gym.spaces.Discrete(2)
 
+    def __init__(self, length=1):
+        self.length = length
+
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
+        self.steps = 0
         return np.array([1.0], np.float32), {}
 
     def step(self, action):
-        return np.array([2.0], np.float32), 0.0, False, True, {}
+        self.steps += 1
+        return np.array([2.0], np.float32), 0.0, False, self.steps == self.length, {}
 
 
 class LargestValue(BaseCallback):
@@ -45,10 +52,10 @@ class LargestValue(BaseCallback):
         return True
 
 
-def values_on_the_chain(cls, **kwargs):
+def values_on_the_chain(cls, length=1, **kwargs):
     model = cls(
         "MlpPolicy",
-        TwoStateChain(),
+        TwoStateChain(length),
         learning_rate=0.01,
         train_freq=1,
         learning_starts=32,
@@ -85,3 +92,9 @@ def test_a_fitting_threshold_gives_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         values_on_the_chain(QRCHuber, huber_threshold=1.0)
+
+
+def test_a_second_step_shows_where_the_limit_costs():
+    # The second state's TD error is small, and with it what QLC corrects there; QRC corrects by what h says.
+    assert values_on_the_chain(QRC, length=2).final < 10
+    assert values_on_the_chain(QLC, length=2).final > 50
