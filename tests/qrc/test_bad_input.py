@@ -11,14 +11,7 @@ import pytest
 import torch as th
 from sb3_contrib import QRDQN
 from small_envs import RewardEnv, SpaceEnv, images, vector_and_code
-from small_models import (
-    assert_same,
-    every_algorithm,
-    every_family_algorithm,
-    make,
-    parameters,
-    those_with,
-)
+from small_models import assert_same, every_algorithm, every_family_algorithm, make, parameters, those_with
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.env_util import make_vec_env
