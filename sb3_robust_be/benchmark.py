@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -105,18 +106,29 @@ def peak_memory(name: str, setting: Setting) -> float:
     :return: Largest resident size, in MB, of a process that trains this contender alone.
     """
     program = (
-        "import json, resource, sys, torch; torch.set_num_threads(1)\n"
-        "from sb3_robust_be.benchmark import Setting, make_model, run_steps\n"
+        "import json, sys, torch; torch.set_num_threads(1)\n"
+        "from sb3_robust_be.benchmark import Setting, largest_size, make_model, run_steps\n"
         "name, setting = json.loads(sys.argv[1])\n"
         "run_steps(make_model(name, Setting(*setting)), 1000)\n"
-        "size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "print(size / (2**20 if sys.platform == 'darwin' else 2**10))"
+        "print(largest_size())"
     )
     command = [sys.executable, "-W", "ignore", "-c", program, json.dumps([name, setting])]
     # In parallel, threads and processes of the compiler would count as memory of the contender.
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return float(done.stdout.split()[-1])
+
+
+def largest_size() -> float:
+    """
+    :return: Largest resident size of this process so far, in MB.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        # Linux's getrusage starts from the size of the process that started this one.
+        return next(int(line.split()[1]) / 2**10 for line in status.read_text().splitlines() if "VmHWM" in line)
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return size / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def compare(setting: Setting, repeats: int, memory: bool = True) -> list[dict[str, Any]]:

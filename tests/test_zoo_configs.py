@@ -11,7 +11,6 @@ import yaml
 from rl_zoo3.exp_manager import ExperimentManager
 from rl_zoo3.utils import ALGOS
 from stable_baselines3 import DQN
-from stable_baselines3.common.callbacks import EvalCallback, StopTrainingOnRewardThreshold
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.monitor import Monitor
 
@@ -195,23 +194,18 @@ def test_dqn_is_not_clipped():
 
 
 @pytest.mark.slow
-def test_cart_pole_is_solved_with_the_shipped_configuration(tmp_path):
-    """Within half of the configured steps, judged as ``train`` judges: by evaluations on the way, the best one kept.
+def test_cart_pole_is_learned_with_the_shipped_configuration(tmp_path):
+    """Over the second half of the first 50 000 of its 100 000 steps, on seeds that chose nothing in the configuration.
 
-    Kept, because the greedy policy goes on changing with ε = 0.1: later evaluations of the same runs lie between 290
-    and 500.
+    Every evaluation counts: with a constant ε = 0.1 and step size, greedy policies come and go.
     """
     returns = []
-    for seed in (0, 1, 2):
-        model = make_model("qrc_huber", "CartPole-v1", tmp_path, seed)
-        threshold = gym.spec("CartPole-v1").reward_threshold
-        stop = StopTrainingOnRewardThreshold(threshold, verbose=0)
+    for seed in (3, 4, 5):
+        # Compiled, for time: `test_compiled.py` shows that the numbers are the same.
+        model = make_model("qrc_huber", "CartPole-v1", tmp_path, seed, compile=True)
         evaluation = Monitor(gym.make("CartPole-v1"))
-        model.learn(
-            50_000, EvalCallback(evaluation, callback_on_new_best=stop, n_eval_episodes=10, eval_freq=2_500, verbose=0)
-        )
         evaluation.reset(seed=100 + seed)
-        mean, _ = evaluate_policy(model, evaluation, n_eval_episodes=20)
-        assert model.num_timesteps < 50_000, "never reached gymnasium's threshold"
-        returns.append(mean)
+        for steps in (30_000, 10_000, 10_000):
+            model.learn(steps, reset_num_timesteps=False)
+            returns.append(evaluate_policy(model, evaluation, n_eval_episodes=20)[0])
     assert np.mean(returns) >= 400, returns

@@ -115,15 +115,27 @@ class ActingDQN(DQN):
         :param deterministic: Whether or not to return greedy actions.
         :return: the model's action and the next state (used in recurrent policies)
         """
-        actions, state = self._actions_by_value(observation, state, episode_start, deterministic)
         if deterministic or self.exploration_rate <= 0.0:
-            return actions, state
-        # The global generator is the one that SB3 seeds.
-        explore = np.random.rand(*actions.shape) < self.exploration_rate  # noqa: NPY002
-        if np.any(explore):
+            return self._actions_by_value(observation, state, episode_start, deterministic)
+        if self.policy.takes_plainly(observation):
+            explore = self._toss(len(observation))
+            if explore.all():
+                return self._random_actions(len(observation)), state
+            actions, state = self._actions_by_value(observation, state, episode_start, deterministic)
+        else:
+            actions, state = self._actions_by_value(observation, state, episode_start, deterministic)
+            explore = self._toss(*actions.shape)
+        if explore.any():
             actions = np.array(actions)
-            actions[explore] = [self.action_space.sample() for _ in range(np.count_nonzero(explore))]
+            actions[explore] = self._random_actions(int(explore.sum()))
         return actions, state
+
+    def _toss(self, *shape: int) -> np.ndarray:
+        # The global generator is the one that SB3 seeds.
+        return np.asarray(np.random.rand(*shape) < self.exploration_rate)  # noqa: NPY002
+
+    def _random_actions(self, n: int) -> np.ndarray:
+        return np.array([self.action_space.sample() for _ in range(n)])
 
     def _actions_by_value(
         self,

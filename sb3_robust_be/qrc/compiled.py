@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch as th
+import torch._inductor
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from sb3_robust_be.qrc.losses import LossTerms
 
@@ -31,6 +33,11 @@ class _Loss(nn.Module):
         return terms.loss, tuple(x for x in terms if x is not None)
 
 
+def _generate_code(graph: th.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    # Not `torch.compile`: its checks of every input at every call cost as much as the graph, and shapes are fixed here.
+    return cast(Callable[..., Any], th._inductor.compile(graph, inputs))
+
+
 class CompiledGradients:
     """
     Computes what ``TwoHeadQLearning._compute_gradients`` does, from graphs that ``make_fx`` traced and torch compiled.
@@ -41,7 +48,7 @@ class CompiledGradients:
     :param model: Whose update to compile.
     """
 
-    backend: ClassVar[str] = "inductor"
+    backend: ClassVar[Callable[[th.fx.GraphModule, list[Any]], Callable[..., Any]]] = staticmethod(_generate_code)
 
     def __init__(self, model: TwoHeadQLearning) -> None:
         self._model = model
@@ -68,34 +75,45 @@ class CompiledGradients:
         """
         if not self._graphs:
             self._find_tensors()
-        as_tensor = data.rewards.new_tensor
-        numbers = {name: as_tensor(value) for name, value in settings.items() if isinstance(value, float)}
+        numbers = {name: value for name, value in settings.items() if isinstance(value, float)}
         constants = {name: value for name, value in settings.items() if name not in numbers}
         key = (len(data.actions), self._loss.policy.training, self._model.gamma, *constants.values())
-        batch = {name: x for name, x in data._asdict().items() if x is not None}
-        inputs = (self._parameters, self._buffers, batch, numbers)
+        batch, layout = tree_flatten(data)
+        inputs = [*self._parameters, *self._buffers.values(), *map(data.rewards.new_tensor, numbers.values())]
+        inputs += [x for x in batch if x is not None]
         with th.no_grad():
             if (graph := self._graphs.get(key)) is None:
-                graph = self._graphs[key] = self._compile(type(data), constants, inputs)
+                graph = self._graphs[key] = self._compile(inputs, list(numbers), constants, batch, layout)
             if not self.works:
                 return None
-            gradients, terms = graph(*inputs)
+            outputs = graph(*inputs)
         for parameter in self._parameters:
             parameter.grad = None
-        for destination, gradient in zip(self._destinations, gradients, strict=True):
+        for destination, gradient in zip(self._destinations, outputs, strict=False):
             destination.grad = gradient if destination.grad is None else destination.grad + gradient
-        return LossTerms(*terms)
+        return LossTerms(*outputs[len(self._destinations) :])
 
-    def _compile(self, batch_type: type, constants: dict[str, Any], inputs: tuple[Any, ...]) -> Callable[..., Any]:
-        def loss(parameters: list[th.Tensor], buffers: dict[str, th.Tensor], batch: dict, numbers: dict) -> Any:
-            named = buffers | dict(zip(self._names, parameters, strict=True))
-            return th.func.functional_call(self._loss, named, (batch_type(**batch), constants | numbers))
+    def _compile(
+        self, inputs: list[th.Tensor], numbers: list[str], constants: dict[str, Any], batch: list[Any], layout: TreeSpec
+    ) -> Callable[..., Any]:
+        def loss(parameters: list[th.Tensor], buffers: list[th.Tensor], values: list[th.Tensor], data: Any) -> Any:
+            named = dict(zip([*self._buffers, *self._names], [*buffers, *parameters], strict=True))
+            settings = constants | dict(zip(numbers, values, strict=True))
+            return th.func.functional_call(self._loss, named, (data, settings))
 
-        gradients = th.func.grad(loss, has_aux=True)
-        buffers = [buffer.clone() for buffer in self._buffers.values()]
+        def gradients(*tensors: th.Tensor) -> tuple[th.Tensor, ...]:
+            remaining = iter(tensors)
+            parameters, buffers, values = (
+                [next(remaining) for _ in names] for names in (self._names, self._buffers, numbers)
+            )
+            data = tree_unflatten([None if x is None else next(remaining) for x in batch], layout)
+            found, terms = th.func.grad(loss, has_aux=True)(parameters, buffers, values, data)
+            return (*found, *terms)
+
+        before = [buffer.clone() for buffer in self._buffers.values()]
         try:
-            # Compiling `gradients` itself fails in torch: trace first.
-            graph: Callable[..., Any] = th.compile(make_fx(gradients)(*inputs), dynamic=False, backend=self.backend)
+            # torch cannot compile `gradients` itself: trace first.
+            graph = type(self).backend(make_fx(gradients)(*inputs), inputs)
             graph(*inputs)
         except Exception as error:
             # Any failure, since each platform's missing compiler has an error of its own. A fault of the loss itself
@@ -109,6 +127,6 @@ class CompiledGradients:
             )
             graph = gradients
         # Tracing and trying out have moved the batch-norm statistics.
-        for buffer, before in zip(self._buffers.values(), buffers, strict=True):
-            buffer.copy_(before)
+        for buffer, value in zip(self._buffers.values(), before, strict=True):
+            buffer.copy_(value)
         return graph

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.torch_layers import (
@@ -139,6 +140,41 @@ class QRCPolicy(DQNPolicy):
             return *self.q_net.q_and_h(observations), self.q_net_target(next_observations)
         q, h = self.q_net.q_and_h(concatenate(observations, next_observations), batch_size)
         return q[:batch_size], h, q[batch_size:]
+
+    def takes_plainly(self, observation: np.ndarray | dict[str, np.ndarray]) -> bool:
+        """
+        :param observation: the input observation
+        :return: Whether it is a batch that the network takes as it is, as observations in training mostly are.
+        """
+        space = self.observation_space
+        return (
+            isinstance(observation, np.ndarray)
+            and isinstance(space, spaces.Box)
+            and observation.shape[1:] == space.shape
+            and observation.ndim == len(space.shape) + 1
+        )
+
+    def predict(
+        self,
+        observation: np.ndarray | dict[str, np.ndarray],
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+        """
+        Greedy actions, as ``BasePolicy.predict``, which costs as much again as the network for a plain batch.
+
+        :param observation: the input observation
+        :param state: The last hidden states (can be None, used in recurrent policies)
+        :param episode_start: The last masks (can be None, used in recurrent policies)
+        :param deterministic: Whether or not to return deterministic actions.
+        :return: the model's action and the next hidden state (used in recurrent policies)
+        """
+        if not self.takes_plainly(observation):
+            return super().predict(observation, state, episode_start, deterministic)
+        self.set_training_mode(False)
+        inputs = th.as_tensor(observation, device=self.q_net.h_net.weight.device)
+        return self._predict(inputs, deterministic=deterministic).cpu().numpy(), state
 
     def _predict(self, obs: PyTorchObs, deterministic: bool = True) -> th.Tensor:
         with th.inference_mode():

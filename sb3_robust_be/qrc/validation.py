@@ -117,7 +117,8 @@ def check_rewards(rewards: np.ndarray, num_timesteps: int) -> None:
     :param num_timesteps: Environment steps so far, these included.
     :raises ValueError: If one is NaN or infinite.
     """
-    if not np.isfinite(rewards).all():
+    # The sum is finite unless a reward is not, or they overflow together, for which the second look is there.
+    if not math.isfinite(rewards.sum()) and not np.isfinite(rewards).all():
         index = int(np.flatnonzero(~np.isfinite(rewards))[0])
         raise ValueError(
             f"The environment with index {index} returned the reward {rewards[index]} at environment step "
