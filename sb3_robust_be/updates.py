@@ -217,7 +217,7 @@ def coefficients(
     h_target: str = "td_error",
     gradient_correction: bool = True,
 ) -> Coefficients:
-    """Turn TD errors and secondary estimates into update directions (paper, equations of sections 5 and 6).
+    """Turn TD errors and secondary estimates into update directions (paper, equations of sections 5 and 7).
 
     With ``z = project(h, δ)``::
 

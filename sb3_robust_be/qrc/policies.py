@@ -214,16 +214,10 @@ class CnnPolicy(QRCPolicy):
     :class:`QRCPolicy` for images: ``NatureCNN`` from 36×36 on, :class:`MinAtarCNN` for smaller ones, of which channel
     last, bool and small integers are all fine.
 
-    :param observation_space: Observation space
-    :param action_space: Action space
-    :param lr_schedule: Learning rate schedule (could be constant)
-    :param net_arch: The specification of the hidden layers after the features; none by default.
-    :param activation_fn: Activation function
+    Parameters as of :class:`QRCPolicy`, but for:
+
+    :param net_arch: The specification of the hidden layers after the features; none by default for these two networks.
     :param features_extractor_class: Features extractor to use; ``None`` chooses by the size of the image.
-    :param features_extractor_kwargs: Keyword arguments to pass to the features extractor.
-    :param normalize_images: Whether to normalize images or not, dividing by 255.0 (True by default)
-    :param optimizer_class: The optimizer to use, ``th.optim.Adam`` by default
-    :param optimizer_kwargs: Additional keyword arguments, excluding the learning rate, to pass to the optimizer
     """
 
     def __init__(
@@ -265,20 +259,7 @@ def _extractor_for(observation_space: spaces.Space) -> type[BaseFeaturesExtracto
 
 
 class MultiInputPolicy(QRCPolicy):
-    """
-    :class:`QRCPolicy` for dictionary observations.
-
-    :param observation_space: Observation space
-    :param action_space: Action space
-    :param lr_schedule: Learning rate schedule (could be constant)
-    :param net_arch: The specification of the hidden layers, ``[64, 64]`` by default.
-    :param activation_fn: Activation function
-    :param features_extractor_class: Features extractor to use.
-    :param features_extractor_kwargs: Keyword arguments to pass to the features extractor.
-    :param normalize_images: Whether to normalize images or not, dividing by 255.0 (True by default)
-    :param optimizer_class: The optimizer to use, ``th.optim.Adam`` by default
-    :param optimizer_kwargs: Additional keyword arguments, excluding the learning rate, to pass to the optimizer
-    """
+    """:class:`QRCPolicy` for dictionary observations, with the same parameters."""
 
     def __init__(
         self,
