@@ -30,7 +30,11 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 def _problem(arguments: argparse.Namespace) -> Problem:
-    return get(arguments.problem, **dict(arguments.option))
+    options = dict(arguments.option)
+    try:
+        return get(arguments.problem, **options)
+    except TypeError as error:
+        raise ValueError(f"the options {options} do not fit {arguments.problem}: {error}") from error
 
 
 def _solve(arguments: argparse.Namespace) -> int:
@@ -64,7 +68,7 @@ def _solve(arguments: argparse.Namespace) -> int:
 
 def _sweep(arguments: argparse.Namespace) -> int:
     problem = _problem(arguments)
-    steps = arguments.steps or paper_steps(problem.name)
+    steps = paper_steps(problem.name) if arguments.steps is None else arguments.steps
     settings = Settings(
         algorithms=[algorithm(name, arguments.tau) for name in arguments.algorithms],
         alphas=arguments.alphas,
@@ -152,6 +156,6 @@ def main(argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))
-    except ValueError as error:
+    except (ValueError, TypeError, OSError) as error:
         print(f"sb3-robust-be linear: {error}", file=sys.stderr)
         return 2

@@ -68,8 +68,13 @@ class Settings:
         for name in ("algorithms", "alphas", "etas", "seeds"):
             if len(getattr(self, name)) == 0:
                 raise ValueError(f"{name} is empty; give at least one.")
-        if min(self.alphas) <= 0.0 or min(self.etas) < 0.0:
-            raise ValueError(f"alphas start at {min(self.alphas)}, etas at {min(self.etas)}; give positive step sizes.")
+        steps = np.array([*self.alphas, *self.etas])
+        if not np.isfinite(steps).all() or min(self.alphas) <= 0.0 or min(self.etas) < 0.0:
+            raise ValueError(
+                f"alphas start at {min(self.alphas)}, etas at {min(self.etas)}; give positive, finite step sizes."
+            )
+        if self.steps < 1:
+            raise ValueError(f"steps is {self.steps}; give at least 1.")
         if not 1 <= self.evaluations <= self.steps:
             raise ValueError(f"evaluations is {self.evaluations} for steps {self.steps}; give 1 to {self.steps}.")
         if self.backend not in BACKENDS:

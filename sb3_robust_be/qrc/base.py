@@ -150,8 +150,8 @@ class RobustQLearning(TwoHeadQLearning):
         self.compile = compile
         self.algorithm = self.algorithm_name
         if _init_setup_model:
-            self._warn_of_target_arguments()
             self._setup_model()
+            self._warn_of_target_arguments()
 
     def _warn_of_target_arguments(self) -> None:
         # At the line that made the model: a subclass's constructor is one call more.

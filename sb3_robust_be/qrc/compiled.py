@@ -43,7 +43,8 @@ class CompiledGradients:
     Computes what ``TwoHeadQLearning._compute_gradients`` does, from graphs that ``make_fx`` traced and torch compiled.
 
     There is one graph per batch size, mode and non-numeric setting, made at first use. Numbers among the settings are
-    inputs, so that schedules act. Where nothing can be compiled, one warning is given and the eager update serves.
+    inputs, so that schedules act. Where nothing can be compiled, one warning is given and the eager update serves; that
+    includes Discrete observations, whose one-hot encoding cannot be traced. Dropout draws other masks than eagerly.
 
     :param model: Whose update to compile.
     """
@@ -53,11 +54,22 @@ class CompiledGradients:
     def __init__(self, model: TwoHeadQLearning) -> None:
         self._model = model
         self._graphs: dict[Any, Callable[..., Any]] = {}
+        self._built_for: Any = None
         self.works = True
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies and pickles of the model compile again: code has no copy.
+        return {"_model": self._model, "_graphs": {}, "_built_for": None, "works": self.works}
+
     def _find_tensors(self) -> None:
-        # At the first update, by when the policy has the device and the precision that it keeps.
+        # At the first update, by when the policy has the device and the precision that it keeps, and again when the
+        # policy is another one or what is trained of it has changed.
+        if self._built_for is not None and self._built_for == self._trained():
+            return
+        self._graphs.clear()
         self._loss = _Loss(self._model)
+        self._every_parameter = list(self._loss.parameters())
+        self._built_for = self._trained()
         trained = {name for name, p in self._loss.named_parameters() if p.requires_grad}
         named = {n: p for n, p in self._loss.named_parameters() if n.replace("q_net_target.", "q_net.", 1) in trained}
         self._names, self._parameters = list(named), list(named.values())
@@ -66,6 +78,9 @@ class CompiledGradients:
         # Where each gradient goes: a target's, to the online parameter it is a copy of.
         self._destinations = [named[name.replace("q_net_target.", "q_net.", 1)] for name in named]
 
+    def _trained(self) -> tuple[Any, ...]:
+        return (id(self._model.policy), *(p.requires_grad for p in self._every_parameter))
+
     def __call__(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms | None:
         """Leave the update of one batch in the parameters' ``grad``.
 
@@ -73,21 +88,21 @@ class CompiledGradients:
         :param settings: From ``_update_settings``.
         :return: The batch's detached quantities, or ``None`` if nothing could be compiled.
         """
-        if not self._graphs:
-            self._find_tensors()
+        self._find_tensors()
         numbers = {name: value for name, value in settings.items() if isinstance(value, float)}
         constants = {name: value for name, value in settings.items() if name not in numbers}
-        key = (len(data.actions), self._loss.policy.training, self._model.gamma, *constants.values())
         batch, layout = tree_flatten(data)
         inputs = [*self._parameters, *self._buffers.values(), *map(data.rewards.new_tensor, numbers.values())]
         inputs += [x for x in batch if x is not None]
+        # The number of inputs tells whether the buffer gives discounts.
+        key = (len(data.actions), len(inputs), self._loss.policy.training, self._model.gamma, *constants.values())
         with th.no_grad():
             if (graph := self._graphs.get(key)) is None:
                 graph = self._graphs[key] = self._compile(inputs, list(numbers), constants, batch, layout)
             if not self.works:
                 return None
             outputs = graph(*inputs)
-        for parameter in self._parameters:
+        for parameter in self._every_parameter:
             parameter.grad = None
         for destination, gradient in zip(self._destinations, outputs, strict=False):
             destination.grad = gradient if destination.grad is None else destination.grad + gradient
@@ -122,7 +137,8 @@ class CompiledGradients:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             warnings.warn(
                 f"compile=True is ignored, since the update cannot be compiled here ({reason}). Install a C++ compiler "
-                "such as g++, or pass compile=False.",
+                "such as g++ if it is missing; Discrete observations cannot be compiled at all. Otherwise pass "
+                "compile=False.",
                 stacklevel=2,
             )
             graph = gradients

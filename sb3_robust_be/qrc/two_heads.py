@@ -14,7 +14,7 @@ from sb3_robust_be.qrc.compiled import CompiledGradients
 from sb3_robust_be.qrc.diagnostics import UpdateDiagnostics
 from sb3_robust_be.qrc.losses import LossTerms
 from sb3_robust_be.qrc.policies import H_GROUP, VALUE_GROUP, CnnPolicy, MlpPolicy, MultiInputPolicy
-from sb3_robust_be.qrc.validation import check_not_negative, check_numbers
+from sb3_robust_be.qrc.validation import check_count, check_not_negative, check_numbers
 from sb3_robust_be.qrc.warm_start import LoadingDQN
 
 
@@ -50,10 +50,14 @@ class TwoHeadQLearning(LoadingDQN):
             "h_regularization", self.h_regularization, "The paper uses 1; 0 switches it off.", finite=True
         )
         check_not_negative("h_learning_rate_ratio", self.h_learning_rate_ratio, "The paper uses 1.", finite=True)
-        if self.target_update_interval is not None and not self.target_update_interval >= 1:
-            raise ValueError(
-                f"target_update_interval must be None or at least 1 and is {self.target_update_interval!r}."
-            )
+        if self.target_update_interval is not None:
+            check_count("target_update_interval", self.target_update_interval, "Pass None for no target network.")
+        check_count("n_steps", self.n_steps, "1 is the plain return.")
+        check_count("batch_size", self.batch_size, "The paper uses 32.")
+        if not check_not_negative("gamma", self.gamma, "The paper uses 0.99.") <= 1:
+            raise ValueError(f"gamma must be from 0 to 1 and is {self.gamma!r}. The paper uses 0.99.")
+        if not isinstance(self.compile, bool):
+            raise TypeError(f"compile must be True or False and is {self.compile!r}. In YAML, leave the quotes out.")
         if self.max_grad_norm is not None:
             check_not_negative("max_grad_norm", self.max_grad_norm, "Pass None for no clipping.")
 
@@ -78,8 +82,7 @@ class TwoHeadQLearning(LoadingDQN):
         return self._logger
 
     def _update_learning_rate(self, optimizers: list[th.optim.Optimizer] | th.optim.Optimizer) -> None:
-        # Replaces SB3's, which writes one rate into all groups. Loading an optimiser restores its saved groups, so
-        # that regularisation and ratio are written here as well.
+        # Replaces SB3's, which writes one rate into all groups.
         learning_rate = self.lr_schedule(self._current_progress_remaining)
         self._logger.record("train/learning_rate", learning_rate)
         for optimizer in optimizers if isinstance(optimizers, list) else [optimizers]:
@@ -112,6 +115,8 @@ class TwoHeadQLearning(LoadingDQN):
         self.policy.optimizer.zero_grad()
         terms = self._loss(data, settings)
         terms.loss.backward()
+        # The diagnostics keep the terms, and nothing that holds a graph can be copied.
+        terms = terms._replace(loss=terms.loss.detach())
         if self.policy.has_target:
             # The correction's gradient is taken at the target's parameters and moves the online ones.
             for online, target in zip(self.q_net.parameters(), self.q_net_target.parameters(), strict=True):

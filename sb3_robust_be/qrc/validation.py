@@ -46,6 +46,20 @@ def check_choice(name: str, value: str | None, choices: Iterable[str | None]) ->
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))} and is {value!r}.")
 
 
+def check_count(name: str, value: Any, remedy: str) -> None:
+    """
+    :param name: The argument.
+    :param value: What it was set to.
+    :param remedy: What to do instead.
+    :raises TypeError: If it is no integer.
+    :raises ValueError: If it is less than 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an integer and is {value!r}. {remedy}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1 and is {value!r}. {remedy}")
+
+
 def check_not_negative(name: str, value: Any, remedy: str, finite: bool = False) -> float:
     """
     :param name: The argument.

@@ -146,3 +146,20 @@ def test_importing_the_package_stays_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["solve", "HardAlias-2", "-o", "epsilon=foo"], "the options {'epsilon': 'foo'} do not fit HardAlias-2"),
+        (["sweep", "Baird", "--steps", "0"], "steps is 0; give at least 1"),
+        (["sweep", "Baird", "--steps", "9", "--alphas", "inf"], "give positive, finite step sizes"),
+        (["plot", "HardAlias-2", "no-such-folder/picture.png"], "No such file or directory"),
+    ],
+)
+def test_mistakes_give_one_line(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    error = capsys.readouterr().err.strip()
+    assert message in error
+    assert "\n" not in error

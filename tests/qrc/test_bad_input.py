@@ -77,7 +77,7 @@ def test_max_grad_norm_out_of_range(algorithm, value):
 @pytest.mark.parametrize("value", [0, -5])
 @every_algorithm
 def test_target_update_interval_out_of_range(algorithm, value):
-    expected = words("target_update_interval", "None or at least 1", str(value))
+    expected = words("target_update_interval", "at least 1", str(value), "None")
     with pytest.raises(ValueError, match=expected):
         make(algorithm, target_update_interval=value)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
 import warnings
 
+import cloudpickle
 import pytest
 import torch as th
 from stable_baselines3.common.torch_layers import FlattenExtractor
@@ -96,6 +98,54 @@ def test_another_batch_size_traces_again(quick_backend):
     for batch_size, graphs in ((16, 1), (8, 2), (16, 2)):
         assert_same(updated(eager, 5, batch_size), updated(compiled, 5, batch_size))
         assert_compiled(compiled, graphs)
+
+
+def test_whatever_is_baked_into_the_graph_traces_again(quick_backend):
+    eager, compiled = pair(QRCHuber, learning_rate=1e-2)
+    changes = [("gamma", 0.5), ("projection", "squared"), ("limit", "same_sign")]
+    for graphs, (name, value) in enumerate(changes, start=2):
+        assert_same(updated(eager, 5), updated(compiled, 5))
+        for model in (eager, compiled):
+            setattr(model, name, value)
+        assert_same(updated(eager, 5), updated(compiled, 5))
+        assert_compiled(compiled, graphs)
+    n_step = make_batch()._replace(discounts=th.full((16, 1), 0.3, dtype=th.float64))
+    for model in (eager, compiled):
+        model._compute_gradients(n_step, model._update_settings())
+    th.testing.assert_close(eager.q_net.q_net[0].weight.grad, compiled.q_net.q_net[0].weight.grad)
+
+
+def test_freezing_thawing_and_another_policy_are_noticed(quick_backend):
+    eager, compiled = pair(QRCHuber, learning_rate=1e-2)
+    for frozen in (False, True, False):
+        for model in (eager, compiled):
+            model.q_net.q_net[0].weight.requires_grad_(not frozen)
+        before = compiled.q_net.q_net[0].weight.clone()
+        assert_same(updated(eager, 5), updated(compiled, 5))
+        assert (compiled.q_net.q_net[0].weight == before).all() == frozen
+    for model in (eager, compiled):
+        model.policy = copy.deepcopy(model.policy)
+        model._create_aliases()
+        model._compute_gradients(make_batch(), model._update_settings())
+    th.testing.assert_close(eager.q_net.q_net[0].weight.grad, compiled.q_net.q_net[0].weight.grad)
+
+
+@pytest.mark.parametrize("compile", [False, True], ids=["eager", "compiled"])
+def test_models_can_be_copied_and_pickled_after_learning(compile):
+    kwargs = {"learning_starts": 10, "train_freq": 1, "buffer_size": 100, "policy_kwargs": {"net_arch": [4]}}
+    model = QRCHuber("MlpPolicy", "CartPole-v1", compile=compile, **kwargs).learn(30)
+    for other in (copy.deepcopy(model), cloudpickle.loads(cloudpickle.dumps(model))):
+        assert_same(other, model, atol=0)
+        other.learn(20, reset_num_timesteps=False)
+        assert other._n_updates == 40
+        assert not compile or other._compiled.works
+
+
+def test_discrete_observations_are_learned_eagerly_with_a_warning():
+    model = QRCHuber("MlpPolicy", "FrozenLake-v1", learning_starts=10, train_freq=1, compile=True)
+    with pytest.warns(UserWarning, match="Discrete observations cannot be compiled"):
+        model.learn(30)
+    assert model._n_updates == 20
 
 
 class Normalised(FlattenExtractor):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch as th
@@ -85,6 +87,30 @@ def test_equal_td_errors_of_zero_give_numbers():
     log = read([terms(td_error=(0.0, 0, 0, 0))], HUBER_ONE)
     assert log["correction_ratio"] == log["h_explained"] == 0.0
     assert all(np.isfinite(value) for value in log.values())
+
+
+def warnings_of(readings, threshold=1.0):
+    """Whether each of these (clipped share, largest |q|) readings in turn warns."""
+    diagnostics = UpdateDiagnostics()
+    diagnostics._settings = HUBER_ONE | {"threshold": threshold}
+    found = []
+    for clip_fraction, q_size in readings:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            diagnostics._watch(clip_fraction, q_size)
+        found.append(bool(caught))
+    return found
+
+
+def test_warning_needs_clipping_in_a_row_and_growth():
+    assert warnings_of([(1.0, 20), (1.0, 30), (1.0, 41), (1.0, 80)]) == [False, False, True, False]  # once
+    assert not any(warnings_of([(1.0, 20), (1.0, 30), (1.0, 39)]))  # less than twice
+    assert not any(warnings_of([(1.0, 1), (1.0, 5), (1.0, 10)]))  # by less than ten thresholds
+    assert not any(warnings_of([(0.5, 20), (0.5, 30), (0.5, 90)]))  # not clipped
+    # An unclipped reading starts the count, and the size to compare with, afresh.
+    assert not any(warnings_of([(1.0, 20), (1.0, 30), (0.0, 35), (1.0, 60), (1.0, 70), (1.0, 80)]))
+    assert not any(warnings_of([(1.0, 20), (1.0, 90), (0.0, 90), (1.0, 95)]))
+    assert not any(warnings_of([(1.0, 20), (1.0, 30), (1.0, 90)], threshold=None))
 
 
 def collected(cls, **kwargs):
