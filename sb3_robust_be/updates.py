@@ -186,10 +186,6 @@ def is_clipped(
     """Where ``h`` lies outside what its dual form, or the limit, admits; a diagnostic.
 
     :param h: See :func:`project`, as for the other parameters.
-    :param td_error: See :func:`project`.
-    :param projection: See :func:`project`.
-    :param threshold: See :func:`project`.
-    :param limit: See :func:`project`.
     :return: Booleans, shape of ``h``.
     """
     entry = ROBUST_LOSSES[projection]
@@ -244,6 +240,20 @@ def coefficients(
         bound = 1.0 if threshold is None else threshold
         target = td_error.clip(-bound, bound)
     return Coefficients(td_error if gradient_correction else z, -discount * z, target - h)
+
+
+def semi_gradient_coefficients(
+    td_error: Array, h: Array, discount: Array, *, threshold: Threshold = math.inf
+) -> Coefficients:
+    """DQN's update, semi-gradient Q-learning on the Huber loss: ``a = p_κ'(δ)/2 = clip(δ, −κ, κ)`` and ``b = c = 0``.
+
+    :param td_error: ``δ``, any shape, whose target may come from another network.
+    :param h: Not used: there is no secondary estimate.
+    :param discount: Not used.
+    :param threshold: κ; infinity gives the squared loss ``½δ²``.
+    :return: ``(a, b, c)``, each of the shape of ``td_error``.
+    """
+    return Coefficients(0.5 * huber_derivative(td_error, threshold), 0.0 * td_error, 0.0 * td_error)
 
 
 def _below_largest(q: Array, temperature: Threshold) -> tuple[Array, Array]:

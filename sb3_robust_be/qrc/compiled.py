@@ -9,28 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import torch as th
 import torch._inductor
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
-from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from sb3_robust_be.qrc.losses import LossTerms
+from sb3_robust_be.qrc.losses import LossModule, LossTerms
 
 if TYPE_CHECKING:
     from sb3_robust_be.qrc.two_heads import TwoHeadQLearning
-
-
-class _Loss(nn.Module):
-    """The model's loss as a module that holds its policy, so that ``functional_call`` can exchange the parameters."""
-
-    def __init__(self, model: TwoHeadQLearning) -> None:
-        super().__init__()
-        self.policy: nn.Module = getattr(model.policy, "_orig_mod", model.policy)
-        self.model = model
-
-    def forward(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> tuple[th.Tensor, tuple[th.Tensor, ...]]:
-        terms = self.model._loss(data, settings)
-        # Graphs return tensors only; what is left out stands last.
-        return terms.loss, tuple(x for x in terms if x is not None)
 
 
 def _generate_code(graph: th.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
@@ -67,7 +52,7 @@ class CompiledGradients:
         if self._built_for is not None and self._built_for == self._trained():
             return
         self._graphs.clear()
-        self._loss = _Loss(self._model)
+        self._loss = LossModule(self._model)
         self._every_parameter = list(self._loss.parameters())
         self._built_for = self._trained()
         trained = {name for name, p in self._loss.named_parameters() if p.requires_grad}

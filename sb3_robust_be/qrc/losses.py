@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch as th
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+from torch import nn
 
 from sb3_robust_be.updates import Coefficients, coefficients
 
@@ -72,3 +74,25 @@ def qrc_loss(
     :return: The loss and what the diagnostics need.
     """
     return update_loss(coefficients, q, h, next_value, rewards, discount, **settings)
+
+
+class LossModule(nn.Module):
+    """A model's loss as a module that holds its policy, so that ``functional_call`` can exchange the parameters.
+
+    :param model: With a ``policy`` and ``_loss(data, settings)``.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.policy: nn.Module = getattr(model.policy, "_orig_mod", model.policy)
+        self.model = model
+
+    def forward(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> tuple[th.Tensor, tuple[th.Tensor, ...]]:
+        """
+        :param data: A batch.
+        :param settings: Of the model's ``_update_settings``.
+        :return: The scalar whose gradient is the update, and the fields of :class:`LossTerms` that are there.
+        """
+        terms = self.model._loss(data, settings)
+        # Graphs return tensors only; what is left out stands last.
+        return terms.loss, tuple(x for x in terms if x is not None)

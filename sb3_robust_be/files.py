@@ -1,0 +1,73 @@
+"""Files that are complete or absent, whatever happens while they are written."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+import uuid
+from pathlib import Path
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_STALE_S = 3600.0
+
+
+class StoreError(OSError):
+    """The folder cannot be written: full, read-only or gone. What was complete in it is untouched."""
+
+
+def store_error(error: OSError, path: Path) -> StoreError:
+    """``error`` with the path and what to do."""
+    if isinstance(error, StoreError):
+        return error
+    full = error.errno in _FULL
+    remedy = "free some space or raise the limit" if full else "make the folder writable or choose another"
+    return StoreError(error.errno, f"{error.strerror or error}; {remedy}, then run the same again", str(path))
+
+
+def is_storage_trouble(error: OSError) -> bool:
+    """Whether an error is the disk's and not the run's: it would strike every other run as well."""
+    return isinstance(error, StoreError) or error.errno in (*_FULL, errno.EROFS)
+
+
+def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
+    """Replace a file by ``data`` at once: a temporary file beside it, fsync, ``os.replace``, fsync of the folder.
+
+    :param durable: Whether to wait until the disk has it.
+    :raises StoreError: if that is impossible; the old file is then still there.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        # Not the tempfile module's: its files are private, and results on a shared file system are not.
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+        if durable:
+            _sync_folder(path.parent)
+    except OSError as error:
+        raise store_error(error, path) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return  # Windows opens no folders.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_stale_temporaries(folder: Path) -> None:
+    """Delete what writers killed in the middle have left; a file that is still being written is younger."""
+    for path in folder.glob(".*.tmp"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _STALE_S:
+                path.unlink()

@@ -1,0 +1,66 @@
+"""ε-greedy actions of all members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sb3_robust_be.updates import mellowmax_policy
+
+
+class Exploration:
+    """
+    Every member's ε at the current progress, and the actions that follow from values and uniform numbers.
+
+    :param models: The members' single agents, with their schedules.
+    :param n_actions: Of the environment.
+    """
+
+    WIDTH = 3
+    """Uniform numbers per member and step: whether to explore, which action, and which sample of a softmax policy"""
+
+    def __init__(self, models: Sequence[Any], n_actions: int) -> None:
+        self._n_actions = n_actions
+        schedules = [model.exploration_schedule for model in models]
+        arguments = [(m.exploration_initial_eps, m.exploration_final_eps, m.exploration_fraction) for m in models]
+        self._distinct = dict(zip(arguments, schedules, strict=True))
+        self._member = [list(self._distinct).index(own) for own in arguments]
+        softmax = [getattr(model, "behaviour", "greedy") == "softmax" for model in models]
+        self._softmax = np.flatnonzero(softmax)
+        self._temperatures = np.array([model.temperature for model, own in zip(models, softmax, strict=True) if own])[
+            :, None
+        ]
+        self.cap = np.ones(len(models))
+        """Resuming never explores more than before the interruption."""
+        self.rates = np.ones(len(models))
+        """ε, shape (members,)"""
+
+    def set_progress(self, progress_remaining: float) -> None:
+        """
+        :param progress_remaining: From 1 to 0.
+        """
+        distinct = np.array([schedule(progress_remaining) for schedule in self._distinct.values()])
+        self.rates = np.minimum(distinct[self._member], self.cap)
+
+    def random_actions(self, uniforms: np.ndarray) -> np.ndarray:
+        """
+        :param uniforms: In [0, 1), shape (members, at least WIDTH).
+        :return: Indices of actions, shape (members,).
+        """
+        return (uniforms[:, 1] * self._n_actions).astype(np.int64)
+
+    def actions(self, values: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """
+        :param values: ``q(s,·)``, shape (members, actions).
+        :param uniforms: In [0, 1), shape (members, at least WIDTH).
+        :return: Indices of actions, shape (members,).
+        """
+        chosen = values.argmax(axis=1)
+        if len(self._softmax):
+            below = mellowmax_policy(values[self._softmax].astype(np.float64), self._temperatures).cumsum(axis=1)
+            sampled = (below < uniforms[self._softmax, 2:3]).sum(axis=1)
+            chosen[self._softmax] = np.minimum(sampled, self._n_actions - 1)
+        explore = uniforms[:, 0] < self.rates
+        return np.where(explore, self.random_actions(uniforms), chosen)

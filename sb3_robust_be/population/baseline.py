@@ -1,0 +1,72 @@
+"""SB3's DQN as a member of a population: the same agent, with its loss where it can be taken alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import torch as th
+from stable_baselines3 import DQN
+from stable_baselines3.common.type_aliases import GymEnv, ReplayBufferSamples
+from stable_baselines3.dqn.policies import DQNPolicy
+
+from sb3_robust_be.qrc.losses import LossTerms, update_loss
+from sb3_robust_be.qrc.validation import check_not_negative
+from sb3_robust_be.updates import semi_gradient_coefficients
+
+
+class BaselineDQN(DQN):
+    """
+    DQN with three more choices, which the paper's comparison sweeps. With the defaults it is SB3's.
+
+    :param policy: As DQN.
+    :param env: As DQN.
+    :param huber_threshold: κ of the loss ``½δ²`` for ``|δ| ≤ κ``, else ``κ(|δ| − ½κ)``; 1 is SB3's, ``None`` the
+        squared loss.
+    :param target_update_interval: As DQN; ``None`` or 0: no target network.
+    :param max_grad_norm: As DQN; ``None``: no clipping (the paper).
+    :param kwargs: DQN's other arguments.
+    """
+
+    algorithm_name: ClassVar[str] = "dqn"
+    h_regularization = 0.0
+    h_learning_rate_ratio = 1.0
+
+    def __init__(
+        self,
+        policy: str | type[DQNPolicy],
+        env: GymEnv | str,
+        *,
+        huber_threshold: float | None = 1.0,
+        target_update_interval: int | None = 10_000,
+        max_grad_norm: float | None = 10.0,
+        **kwargs: Any,
+    ) -> None:
+        if huber_threshold is not None:
+            remedy = "Pass a positive number, 1 for SB3's loss, or None for the squared loss."
+            if check_not_negative("huber_threshold", huber_threshold, remedy) == 0:
+                raise ValueError(f"huber_threshold must be positive and is 0. {remedy}")
+        self.huber_threshold = huber_threshold
+        self.has_target = bool(target_update_interval)
+        # A target that is refreshed before every update is none.
+        super().__init__(
+            policy,
+            env,
+            target_update_interval=target_update_interval or 1,
+            max_grad_norm=math.inf if max_grad_norm is None else max_grad_norm,
+            **kwargs,
+        )
+
+    def _update_settings(self) -> dict[str, Any]:
+        return {"threshold": math.inf if self.huber_threshold is None else self.huber_threshold}
+
+    def _loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
+        bootstrap = self.policy.q_net_target if self.has_target else self.policy.q_net
+        with th.no_grad():
+            next_value = bootstrap(data.next_observations).max(dim=1, keepdim=True).values
+        start = int(self.action_space.start)  # type: ignore[attr-defined]
+        q = self.policy.q_net(data.observations).gather(1, data.actions.long() - start)
+        discount = (1 - data.dones) * (self.gamma if data.discounts is None else data.discounts)
+        return update_loss(
+            semi_gradient_coefficients, q, th.zeros_like(q), next_value, data.rewards, discount, **settings
+        )

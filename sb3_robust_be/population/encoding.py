@@ -1,0 +1,68 @@
+"""Integer observations one-hot encoded before the networks see them: within ``vmap`` torch cannot do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch as th
+import torch.nn.functional as functional
+from gymnasium import spaces
+
+Encoder = Callable[[th.Tensor], th.Tensor]
+
+
+def _encoded(space: spaces.Space) -> tuple[spaces.Space, Encoder | None]:
+    if isinstance(space, spaces.Discrete):
+        n = int(space.n)
+        return _binary(n), lambda x: functional.one_hot(x.long(), n).float()
+    if isinstance(space, spaces.MultiDiscrete):
+        counts = [int(n) for n in space.nvec]
+        # As SB3's preprocess_obs: one block per component.
+        return _binary(sum(counts)), lambda x: th.cat(
+            [functional.one_hot(part.long(), n).float() for part, n in zip(x.unbind(-1), counts, strict=True)], dim=-1
+        )
+    return space, None
+
+
+def _binary(n: int) -> spaces.Box:
+    return spaces.Box(0.0, 1.0, (n,), np.float32)
+
+
+def stored_space(raw: spaces.Space, network: spaces.Space) -> spaces.Space:
+    """
+    :param raw: The environment's observations.
+    :param network: The single agent's, in which images may be transposed and integers are encoded.
+    :return: What the replay buffer holds: transposed, not encoded.
+    """
+    if isinstance(raw, spaces.Dict) and isinstance(network, spaces.Dict):
+        return spaces.Dict({key: stored_space(raw[key], network[key]) for key in raw})
+    return network if isinstance(raw, spaces.Box) else raw
+
+
+class Encoding:
+    """
+    What SB3 does with Discrete and MultiDiscrete observations inside the network, done outside.
+
+    :param space: Of the environment's observations.
+    """
+
+    def __init__(self, space: spaces.Space) -> None:
+        self._encoders: dict[str, Encoder] = {}
+        if isinstance(space, spaces.Dict):
+            parts = {key: _encoded(part) for key, part in space.items()}
+            self.space: spaces.Space = spaces.Dict({key: part for key, (part, _) in parts.items()})
+            found = {f"observations/{key}": encoder for key, (_, encoder) in parts.items()}
+        else:
+            self.space, encoder = _encoded(space)
+            found = {"observations": encoder}
+        for name, function in found.items():
+            if function is not None:
+                self._encoders |= {name: function, f"next_{name}": function}
+
+    def __call__(self, tensors: dict[str, th.Tensor]) -> dict[str, th.Tensor]:
+        """
+        :param tensors: By name, integers of shape (members, batch, …) or (members, …) among them.
+        :return: The same with floats of shape (members, batch, n) in their place.
+        """
+        return {name: self._encoders[name](x) if name in self._encoders else x for name, x in tensors.items()}

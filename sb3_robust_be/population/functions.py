@@ -1,0 +1,106 @@
+"""What one member computes, as functions of its parameters, and the same for all members by ``vmap``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch as th
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
+from torch import nn
+from torch.func import functional_call, grad, vmap
+
+from sb3_robust_be.population.replay import nested
+from sb3_robust_be.population.stacked import Layout
+from sb3_robust_be.qrc.losses import LossModule
+
+Tensors = dict[str, th.Tensor]
+
+
+def _join(*named: Tensors) -> Tensors:
+    """The parameters of a module that holds the policy."""
+    return {f"policy.{name}": x for part in named for name, x in part.items()}
+
+
+class _Values(nn.Module):
+    """``q(s,·)`` of one member for one observation."""
+
+    def __init__(self, policy: nn.Module) -> None:
+        super().__init__()
+        self.policy = policy
+
+    def forward(self, observation: Tensors) -> th.Tensor:
+        one = nested({name: x.unsqueeze(0) for name, x in observation.items()})
+        return self.policy.q_net(one["observations"]).squeeze(0)  # type: ignore[operator]
+
+
+class MemberFunctions:
+    """
+    Values and gradients of all members, from the algorithm's own network and loss.
+
+    Tensors of all members have the members first; what is called ``rows`` has the shape (members, parameters).
+
+    :param model: A single agent, whose policy and ``_loss`` are used with other parameters.
+    :param layout: Of its policy's parameters.
+    """
+
+    def __init__(self, model: Any, layout: Layout) -> None:
+        self._loss, self._q, self._layout = LossModule(model), _Values(model.policy), layout
+
+    def values(self, rows: th.Tensor, constants: Tensors, observations: Tensors) -> th.Tensor:
+        """
+        :param rows: Parameters.
+        :param constants: What of the networks is not trained, by name.
+        :param observations: One per member, by name.
+        :return: ``q(s,·)``, shape (members, actions).
+        """
+
+        def one(online: Tensors, constants: Tensors, observation: Tensors) -> Any:
+            return functional_call(self._q, _join(online, constants), (observation,))
+
+        return vmap(one)(self._layout.split(rows), constants, observations)
+
+    def gradient(
+        self,
+        rows: th.Tensor,
+        target: th.Tensor | None,
+        constants: Tensors,
+        settings: Tensors,
+        batch: Tensors,
+        choices: dict[str, Any],
+        moves_target: bool,
+    ) -> th.Tensor:
+        """
+        :param rows: Parameters.
+        :param target: Those of the target networks, if there are any.
+        :param constants: What of the networks is not trained, by name.
+        :param settings: Numbers of the algorithm's settings by name, shape (members,).
+        :param batch: By name, shape (members, batch, …).
+        :param choices: The algorithm's other settings.
+        :param moves_target: See :meth:`moves_target`.
+        :return: Of the loss, shape (members, parameters).
+        """
+
+        def loss(online: Tensors, frozen: Tensors, constants: Tensors, settings: Tensors, batch: Tensors) -> Any:
+            samples = ReplayBufferSamples(**nested(batch))
+            return functional_call(self._loss, _join(online, frozen, constants), (samples, {**choices, **settings}))
+
+        online = self._layout.split(rows)
+        frozen = {} if target is None else self._layout.split(target, target=True)
+        gradients = grad(loss, argnums=(0, 1) if moves_target else (0,), has_aux=True)
+        found, _ = vmap(gradients)(online, frozen, constants, settings, batch)
+        total = self._layout.join(found[0].values())
+        # The correction's gradient is taken at the target's parameters and moves the online ones.
+        return total + self._layout.join(found[1].values()) if moves_target else total
+
+    def moves_target(self, settings: Tensors, batch: Tensors, choices: dict[str, Any]) -> bool:
+        """
+        :param settings: As of :meth:`gradient`, as for the other parameters.
+        :return: Whether the loss has a gradient at the target network's parameters.
+        """
+        one = ReplayBufferSamples(**nested({name: x[0].cpu() for name, x in batch.items()}))
+        numbers = {name: x[0].cpu() for name, x in settings.items()}
+        parameters = list(self._loss.policy.q_net_target.parameters())  # type: ignore[union-attr]
+        with th.enable_grad():
+            loss, _ = self._loss(one, {**choices, **numbers})
+            found = th.autograd.grad(loss, parameters, allow_unused=True)
+        return any(x is not None for x in found)

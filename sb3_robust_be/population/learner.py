@@ -1,0 +1,181 @@
+"""Networks of many agents that act and learn in lock-step, each as it would alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch as th
+
+from sb3_robust_be.envs.lockstep import Observation, batches
+from sb3_robust_be.population.adam import AdamSettings, adam_direction
+from sb3_robust_be.population.functions import MemberFunctions, Tensors
+from sb3_robust_be.population.graphs import Function, trace
+from sb3_robust_be.population.stacked import Layout, check_stackable
+
+# As torch's clip_grad_norm_.
+_NORM_EPS = 1e-6
+
+
+class _Settings(NamedTuple):
+    """What an update needs to know of the members' arguments; tensors have one row per member."""
+
+    rates: th.Tensor
+    """Learning rates of values and secondary head, shape (members, 2)"""
+    decay: th.Tensor
+    """β, shape (members, 1)"""
+    gradient_bound: th.Tensor
+    """Largest norm of the gradient, shape (members, 1)"""
+    numbers: Tensors
+    """The numbers among the algorithm's settings, each of shape (members,)"""
+    choices: dict[str, Any]
+    """Its other settings, which all members share"""
+
+
+class Learner:
+    """
+    The update of every algorithm for many members at once: ``vmap(grad(loss))`` of the algorithm's own loss, and Adam.
+
+    Members share networks' shapes and everything that is no number; each has its own learning rate and settings.
+
+    :param models: Fresh single agents, one per member, with the members' arguments; the first one's loss serves all.
+    :param encode: What is done with tensors by name before they enter the functions.
+    :param device: Where to.
+    :param compiled: Whether to compile the graphs.
+    """
+
+    def __init__(
+        self, models: Sequence[Any], encode: Callable[[Tensors], Tensors], device: th.device, compiled: bool = False
+    ) -> None:
+        self._models, self._encode, self._compiled = models, encode, compiled
+        first = models[0]
+        check_stackable(first.policy)
+        self.adam = AdamSettings.of(first.policy.optimizer)
+        self.layout = Layout(first.policy)
+        self._functions = MemberFunctions(first, self.layout)
+        self.rows, self._constants = self.layout.stack([model.policy for model in models], device)
+        self.has_target = first.has_target if hasattr(first, "has_target") else first.policy.has_target
+        """Whether the members bootstrap from target networks."""
+        self.target_rows = self.rows.clone() if self.has_target else None
+        self.mean, self.square = th.zeros_like(self.rows), th.zeros_like(self.rows)
+        self.n_updates = 0
+        self._graphs: dict[Any, Function] = {}
+        self._frozen = np.zeros(len(models), bool)
+        self._kept = self.rows[:0]
+        self._clips = any(model.max_grad_norm not in (None, np.inf) for model in models)
+        self._gamma = self._vector([model.gamma for model in models])
+        self._schedules = any(callable(m.learning_rate) or callable(getattr(m, "huber_threshold", 0)) for m in models)
+        self._settings: _Settings | None = None
+
+    def _vector(self, values: Sequence[Any] | np.ndarray) -> th.Tensor:
+        """One number (or row of them) per member."""
+        return self.rows.new_tensor(np.asarray(values, np.float64))
+
+    def values(self, observations: Observation) -> th.Tensor:
+        """
+        :param observations: One per member, shape (members, …).
+        :return: ``q(s,·)``, shape (members, actions).
+        """
+        tensors = {n: th.as_tensor(x, device=self.rows.device) for n, x in batches.by_name(observations).items()}
+        inputs = {"rows": self.rows, "constants": self._constants, "observations": self._encode(tensors)}
+        if "values" not in self._graphs:
+            self._graphs["values"] = trace(lambda i: self._functions.values(**i), inputs, self._compiled)
+        return self._graphs["values"](inputs)
+
+    def update(self, batch: Tensors, progress_remaining: float) -> None:
+        """One update of every member that is not frozen.
+
+        :param batch: By name, shape (members, batch, …).
+        :param progress_remaining: From 1 to 0, for schedules.
+        """
+        self.n_updates += 1
+        settings = self._settings_at(progress_remaining)
+        scale, eps = self.adam.scales(self.n_updates)
+        inputs: dict[str, Any] = {
+            **self.state(),
+            "constants": self._constants,
+            "settings": settings.numbers,
+            "batch": {**self._encode(batch), "discounts": self._gamma},
+            "rates": -scale * settings.rates,
+            "eps": self.rows.new_tensor(eps),
+            "decay": settings.decay,
+            "gradient_bound": settings.gradient_bound,
+        }
+        key = batch["rewards"].shape
+        if key not in self._graphs:
+            choices = settings.choices
+            moves = self.has_target and self._functions.moves_target(settings.numbers, inputs["batch"], choices)
+            self._graphs[key] = trace(lambda i: self._step(i, choices, moves), inputs, self._compiled)
+        self._graphs[key](inputs)
+        if len(self._kept):
+            self.rows[self._frozen] = self._kept
+
+    def _settings_at(self, progress_remaining: float) -> _Settings:
+        if self._settings is None or self._schedules:
+            for model in self._models:
+                model._current_progress_remaining = progress_remaining
+            own = [model._update_settings() for model in self._models]
+            rates = [(m.lr_schedule(progress_remaining), m.h_learning_rate_ratio) for m in self._models]
+            bounds = [np.inf if m.max_grad_norm is None else m.max_grad_norm for m in self._models]
+            numbers = [name for name, x in own[0].items() if isinstance(x, (int, float)) and not isinstance(x, bool)]
+            self._settings = _Settings(
+                rates=self._vector([(rate, ratio * rate) for rate, ratio in rates]),
+                decay=self._vector([[m.h_regularization] for m in self._models]),
+                gradient_bound=self._vector([[bound] for bound in bounds]),
+                numbers={name: self._vector([s[name] for s in own]) for name in numbers},
+                choices={name: x for name, x in own[0].items() if name not in numbers},
+            )
+        return self._settings
+
+    def _step(self, inputs: dict[str, Any], choices: dict[str, Any], moves_target: bool) -> list[th.Tensor]:
+        """One update as a function of tensors, of which :meth:`state` is changed in place."""
+        rows, n_values = inputs["rows"], self.layout.n_values
+        gradient = self._functions.gradient(
+            rows,
+            inputs.get("target_rows"),
+            inputs["constants"],
+            inputs["settings"],
+            inputs["batch"],
+            choices,
+            moves_target,
+        )
+        if self._clips:
+            # Apart, so that the loss of h does not scale the step of q.
+            for part in (gradient[:, :n_values], gradient[:, n_values:]):
+                norm = th.linalg.vector_norm(part, dim=1, keepdim=True)
+                part.mul_((inputs["gradient_bound"] / (norm + _NORM_EPS)).clip(max=1.0))
+        gradient[:, n_values:].addcmul_(rows[:, n_values:], inputs["decay"])
+        direction = adam_direction(gradient, inputs["mean"], inputs["square"], self.adam, inputs["eps"])
+        rows[:, :n_values].addcmul_(direction[:, :n_values], inputs["rates"][:, :1])
+        rows[:, n_values:].addcmul_(direction[:, n_values:], inputs["rates"][:, 1:])
+        return []
+
+    def refresh_targets(self, weights: np.ndarray) -> None:
+        """Polyak averaging: the target moves a part of the way to the online parameters.
+
+        :param weights: 1 to copy, 0 to leave alone, shape (members,).
+        """
+        if self.target_rows is not None:
+            self.target_rows.lerp_(self.rows, self._vector(weights)[:, None])
+
+    def state(self) -> Tensors:
+        """
+        :return: By name the tensors that learning changes, themselves and no copies.
+        """
+        targets = {} if self.target_rows is None else {"target_rows": self.target_rows}
+        return {"rows": self.rows, "mean": self.mean, "square": self.square, **targets}
+
+    def is_finite(self) -> np.ndarray:
+        """
+        :return: Whether all of a member's parameters are, shape (members,).
+        """
+        return self.rows.isfinite().all(dim=1).cpu().numpy()
+
+    def freeze(self, members: np.ndarray) -> None:
+        """No update changes these members from now on.
+
+        :param members: Booleans, shape (members,).
+        """
+        self._frozen = self._frozen | members
+        self._kept = self.rows[self._frozen]

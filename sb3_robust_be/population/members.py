@@ -1,0 +1,169 @@
+"""Who is in a population: the product of seeds and settings, each a single agent's arguments."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import operator
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+from gymnasium import spaces
+from stable_baselines3 import DQN
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+
+from sb3_robust_be.population.baseline import BaselineDQN
+from sb3_robust_be.qrc.two_heads import TwoHeadQLearning
+from sb3_robust_be.registry import ALGORITHMS
+
+# What may differ between members, hence be a list.
+NUMBERS = (
+    *("learning_rate", "gamma", "tau", "target_update_interval", "max_grad_norm", "huber_threshold"),
+    *("h_regularization", "h_learning_rate_ratio", "temperature", "eta"),
+    *("exploration_fraction", "exploration_initial_eps", "exploration_final_eps"),
+)
+CHOICES = ("projection", "limit", "h_target", "behaviour")
+# Arguments of a single agent that mean nothing in lock-step.
+_REFUSED = {
+    "seed": "Pass seeds, one per member.",
+    "compile": "Pass Population(..., compile=True): the population is compiled as a whole.",
+    "n_steps": "Longer returns are for single agents.",
+    "replay_buffer_class": "The population has a buffer of its own.",
+    "replay_buffer_kwargs": "The population has a buffer of its own.",
+    "optimize_memory_usage": "Pass a smaller buffer_size.",
+    "tensorboard_log": "Read pop.returns and pop.curve().",
+    "stats_window_size": "Read pop.returns.",
+    "_init_setup_model": "Leave it out.",
+}
+
+
+@dataclass(frozen=True)
+class Member:
+    """One agent of a population."""
+
+    seed: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Its values of the arguments that were lists"""
+
+
+class SpacesEnv(gym.Env):
+    """An environment for its spaces: what a single agent needs in order to be built."""
+
+    def __init__(self, observation_space: spaces.Space, action_space: spaces.Space) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+
+
+def resolve_algorithm(algorithm: str | type[OffPolicyAlgorithm]) -> type[OffPolicyAlgorithm]:
+    """
+    :param algorithm: A class, or its name in files and commands.
+    :return: The class: SB3's DQN, or one of this package.
+    :raises ValueError: For anything else.
+    """
+    known = {"dqn": DQN, **ALGORITHMS}
+    found = known.get(algorithm) if isinstance(algorithm, str) else algorithm
+    if found is BaselineDQN:
+        return DQN
+    if not (isinstance(found, type) and (found is DQN or issubclass(found, TwoHeadQLearning))):
+        raise ValueError(
+            f"algorithm must be one of {', '.join(known)}, or its class, and is {algorithm!r}. Other algorithms of "
+            "SB3 have no loss that could be stacked: train single agents."
+        )
+    return found
+
+
+def member_class(algorithm: type[OffPolicyAlgorithm]) -> type[Any]:
+    """
+    :param algorithm: Of :func:`resolve_algorithm`.
+    :return: The class whose loss is stacked.
+    """
+    return BaselineDQN if algorithm is DQN else algorithm
+
+
+def expand(seeds: Iterable[int], arguments: dict[str, Any]) -> list[Member]:
+    """The product of seeds and listed settings; seeds run fastest.
+
+    :param seeds: One or more, each once.
+    :param arguments: Of which those that are lists are taken apart.
+    :return: The members.
+    :raises ValueError: For seeds that are negative or doubled, or an empty list.
+    :raises TypeError: For seeds that are no integers.
+    """
+    chosen = _check_seeds(seeds)
+    listed = {name: value for name, value in arguments.items() if isinstance(value, (list, tuple))}
+    for name, values in listed.items():
+        if name not in NUMBERS + CHOICES:
+            raise ValueError(
+                f"{name} is the list {values!r} and must be one value for the whole population; lists are possible for "
+                f"{', '.join(NUMBERS + CHOICES)}. Make one population per value of {name}."
+            )
+        if not values:
+            raise ValueError(f"{name} is an empty list. Pass at least one value.")
+    products = itertools.product(*listed.values())
+    return [Member(seed, dict(zip(listed, values, strict=True))) for values in products for seed in chosen]
+
+
+def _check_seeds(seeds: Iterable[int]) -> list[int]:
+    try:
+        chosen = [operator.index(seed) for seed in seeds]
+    except TypeError:
+        raise TypeError(f"seeds must be integers, as in range(30), and is {seeds!r}.") from None
+    if not chosen or min(chosen) < 0 or len(set(chosen)) < len(chosen):
+        raise ValueError(f"seeds must be one or more different integers from 0 on and is {chosen!r}.")
+    return chosen
+
+
+def check_arguments(cls: type[Any], arguments: dict[str, Any]) -> None:
+    """
+    :param cls: Of :func:`member_class`.
+    :param arguments: For its constructor.
+    :raises ValueError: For one that a population does not have.
+    :raises TypeError: For one that the algorithm does not know.
+    """
+    for name in arguments:
+        if name in _REFUSED:
+            raise ValueError(f"{name}={arguments[name]!r} is no argument of a Population. {_REFUSED[name]}")
+    signatures = (inspect.signature(c).parameters for c in cls.__mro__ if issubclass(c, DQN))
+    known = {name for parameters in signatures for name in parameters} - {"args", "kwargs", "policy", "env"}
+    unknown = sorted(arguments.keys() - known)
+    if unknown:
+        raise TypeError(
+            f"{unknown[0]}={arguments[unknown[0]]!r} is no argument of {cls.__name__}, whose arguments are "
+            f"{', '.join(sorted(known - _REFUSED.keys()))}."
+        )
+
+
+def build_models(
+    cls: type[Any], policy: str | type[Any], env: gym.Env, members: Sequence[Member], arguments: dict[str, Any]
+) -> list[Any]:
+    """A fresh single agent per member, with the weights that its seed gives; nothing of it is learned from.
+
+    :param cls: Of :func:`member_class`.
+    :param policy: As for a single agent.
+    :param env: For its spaces.
+    :param members: Of :func:`expand`.
+    :param arguments: As for a single agent, where a member's own settings stand in for the lists.
+    :return: The agents. Each distinct warning is given once.
+    """
+    models = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for member in members:
+            # Its own buffer is never written to.
+            own = {**arguments, **member.settings, "buffer_size": 1, "device": "cpu", "verbose": 0}
+            models.append(cls(policy, env, seed=member.seed, **own))
+    for text, category in dict.fromkeys((str(w.message), w.category) for w in caught):
+        warnings.warn(text, category, stacklevel=4)
+    return models
+
+
+def structure(model: Any) -> tuple[Any, ...]:
+    """
+    :param model: A member.
+    :return: All that members whose networks are stacked must have in common besides the population's arguments.
+    """
+    settings = tuple((k, v) for k, v in model._update_settings().items() if not isinstance(v, (int, float)))
+    has_target = model.has_target if isinstance(model, BaselineDQN) else model.policy.has_target
+    return has_target, settings, *(getattr(model, name, None) for name in CHOICES)

@@ -1,0 +1,223 @@
+"""Many seeds and settings of one algorithm, trained in lock-step."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch as th
+from stable_baselines3 import DQN
+from stable_baselines3.common import callbacks
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.type_aliases import TrainFrequencyUnit
+from stable_baselines3.common.utils import get_device
+
+from sb3_robust_be.envs.lockstep import make_lockstep
+from sb3_robust_be.evaluation.returns import binned_curve
+from sb3_robust_be.population import members as m
+from sb3_robust_be.population import storage
+from sb3_robust_be.population.encoding import Encoding
+from sb3_robust_be.population.export import single_agent
+from sb3_robust_be.population.returns import Episodes
+from sb3_robust_be.population.trainer import Trainer
+
+Callback = Callable[["Population"], bool | None]
+DEFAULT_BUFFER_SIZE = 1_000_000
+
+
+def _progress_bar(steps: int, shown: bool) -> Any:
+    if not shown:
+        return contextlib.nullcontext()
+    if callbacks.tqdm is None:
+        raise ImportError("progress_bar=True needs tqdm and rich: pip install tqdm rich, or progress_bar=False.")
+    return callbacks.tqdm(total=steps)
+
+
+class Population:
+    """
+    Agents of one algorithm that differ in their seeds and settings, trained in one process at a fraction of the time.
+
+    Every agent is what a single one with its seed and arguments would be: the same networks with the same initial
+    weights, the same loss, its own environment, replay buffer and random numbers. Adding a member changes no other.
+    The agents are the product of ``seeds`` and of every argument that is a list; seeds run fastest.
+
+    Lists are possible for numbers (``learning_rate``, ``huber_threshold``, ``h_regularization``,
+    ``h_learning_rate_ratio``, ``temperature``, ``eta``, ``gamma``, ``tau``, the three ``exploration_…``,
+    ``target_update_interval`` and ``max_grad_norm``) and for ``projection``, ``limit``, ``h_target`` and ``behaviour``.
+    Members with and without target network, or with other choices, are stacked apart.
+
+    DQN is SB3's, with its loss and its target network, and takes ``huber_threshold`` as well (1 is SB3's loss, ``None``
+    the squared loss), ``target_update_interval=None`` for no target network and ``max_grad_norm=None``.
+
+    A member whose values are no longer finite has failed: it stays as it is, its episodes end, the others go on.
+
+    :param algorithm: ``DQN``, ``QRC``, ``QRCHuber``, ``QLC``, ``GQ``, ``GQHuber``, ``SBEED`` or its name in commands.
+    :param policy: As for a single agent.
+    :param env: A gymnasium id, or a function that makes an environment. CartPole, Mountain Car, Acrobot and Cliff World
+        are stepped together, others one by one.
+    :param seeds: Different integers from 0 on.
+    :param env_kwargs: Of ``gym.make``, or of the function.
+    :param compile: Compile the update, optimiser included: up to a minute at the first one, then about twice as fast.
+    :param device: Device (cpu, cuda, ...) of the networks and the replay buffer.
+    :param verbose: 0 prints nothing, 1 says how much memory the replay buffer takes.
+    :param arguments: The algorithm's, each one value or a list.
+    :raises ValueError: For arguments out of range, or that have no meaning in lock-step (``n_steps``, …).
+    :raises TypeError: For arguments that the algorithm does not have.
+    """
+
+    def __init__(
+        self,
+        algorithm: str | type[OffPolicyAlgorithm],
+        policy: str | type[Any],
+        env: str | Callable[..., gym.Env],
+        seeds: Iterable[int],
+        *,
+        env_kwargs: dict[str, Any] | None = None,
+        compile: bool = False,
+        device: th.device | str = "auto",
+        verbose: int = 1,
+        **arguments: Any,
+    ) -> None:
+        self.algorithm = m.resolve_algorithm(algorithm)
+        self.policy, self.env_name, self.env_kwargs = policy, env, dict(env_kwargs or {})
+        self.arguments, self.compile, self.verbose = arguments, compile, verbose
+        cls = m.member_class(self.algorithm)
+        m.check_arguments(cls, arguments)
+        self.members = m.expand(seeds, arguments)
+        self.env = make_lockstep(env, [member.seed for member in self.members], **self.env_kwargs)
+        spaces_only = m.SpacesEnv(Encoding(self.env.observation_space).space, self.env.action_space)
+        self._models = m.build_models(cls, policy, spaces_only, self.members, arguments)
+        if self._models[0].train_freq.unit != TrainFrequencyUnit.STEP:
+            raise ValueError(
+                f"train_freq={arguments['train_freq']!r} counts episodes, and the members' episodes end at different "
+                "steps. Pass a number of steps."
+            )
+        self.device = get_device(device)
+        structures: dict[Any, list[int]] = {}
+        for i, model in enumerate(self._models):
+            structures.setdefault(m.structure(model), []).append(i)
+        buffer_size = int(arguments.get("buffer_size", DEFAULT_BUFFER_SIZE))
+        self._trainer = Trainer(
+            self._models, self.env, list(structures.values()), buffer_size, self.device, compile, verbose
+        )
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __getitem__(self, index: int) -> OffPolicyAlgorithm:
+        """A member as an ordinary agent: it predicts, saves, and learns on from its own replay buffer.
+
+        :param index: Of ``members``; negative ones count from the end.
+        :return: A copy; the population does not change with it.
+        """
+        position = range(len(self))[index]
+        member = self.members[position]
+        make = functools.partial(gym.make, self.env_name) if isinstance(self.env_name, str) else self.env_name
+        arguments = {**self.arguments, **member.settings, "seed": member.seed, "device": self.device}
+        env = make(**self.env_kwargs)
+        return single_agent(self.algorithm, self.policy, env, arguments, self._trainer, position)
+
+    def constructor_arguments(self) -> dict[str, Any]:
+        """
+        :return: What makes an equal population before its first step.
+        """
+        named = next((name for name, cls in m.ALGORITHMS.items() if cls is self.algorithm), self.algorithm)
+        return {
+            "algorithm": "dqn" if self.algorithm is DQN else named,
+            "policy": self.policy,
+            "env": self.env_name,
+            "seeds": list(dict.fromkeys(member.seed for member in self.members)),
+            "env_kwargs": self.env_kwargs,
+            "compile": self.compile,
+            "device": str(self.device),
+            "verbose": self.verbose,
+            **self.arguments,
+        }
+
+    @property
+    def num_timesteps(self) -> int:
+        """Environment steps so far, of each member."""
+        return self._trainer.num_timesteps
+
+    @property
+    def failed_at(self) -> np.ndarray:
+        """The environment step at which a member's values became infinite or NaN, or −1; shape (members,)."""
+        return self._trainer.failed_at.copy()
+
+    @property
+    def failed(self) -> np.ndarray:
+        """Whether a member's values have become infinite or NaN, shape (members,)."""
+        return self.failed_at >= 0
+
+    @property
+    def returns(self) -> list[Episodes]:
+        """Every member's finished episodes: ``steps``, ``returns`` and ``lengths``."""
+        return self._trainer.log.episodes()
+
+    def curve(self, n_points: int = 100) -> np.ndarray:
+        """Returns per *step*, as the paper logs them: an episode's return counts once for each step that it lasted.
+
+        :param n_points: Equal parts of the steps so far, over each of which it is averaged.
+        :return: Shape (members, n_points); NaN where no episode of that part has finished.
+        """
+        return np.stack([binned_curve(e.lengths, e.returns, self.num_timesteps, n_points) for e in self.returns])
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: Callback | None = None,
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> Population:
+        """Train every member.
+
+        :param total_timesteps: Environment steps per member.
+        :param callback: Called with the population after every step; ``False`` ends training.
+        :param reset_num_timesteps: Whether to count steps, episodes and schedules from 0 again; ``False`` goes on.
+        :param progress_bar: Whether to show one (tqdm and rich).
+        :return: The population.
+        """
+        trainer = self._trainer
+        trainer.begin(total_timesteps, reset_num_timesteps)
+        with _progress_bar(total_timesteps, progress_bar) as bar:
+            while trainer.num_timesteps < trainer.total:
+                trainer.step()
+                if bar is not None:
+                    bar.update(1)
+                if callback is not None and callback(self) is False:
+                    break
+        trainer.check_parameters()
+        if (failed := int(self.failed.sum())) > 0:
+            warnings.warn(
+                f"{failed} of {len(self)} members have failed: their values are infinite or NaN. See pop.failed_at; a "
+                "smaller learning_rate often helps.",
+                stacklevel=2,
+            )
+        return self
+
+    def save(self, path: str | Path) -> None:
+        """Write all that is needed to go on bit for bit: arrays and JSON, without pickle.
+
+        The folder is at any time the old state or the new one, also if the process is killed while it writes.
+
+        :param path: A folder; it is made if it is not there.
+        :raises ValueError: For arguments that JSON cannot name, such as a lambda; they can be left to :meth:`load`.
+        """
+        storage.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, **replacements: Any) -> Population:
+        """Go on from a folder written by :meth:`save`.
+
+        :param path: The folder.
+        :param replacements: Arguments of the constructor in place of the saved ones: those that could not be written,
+            ``device``, ``compile`` or ``verbose``.
+        :return: The population. ``learn(..., reset_num_timesteps=False)`` goes on as if nothing had happened.
+        """
+        return storage.load(cls, Path(path), replacements)

@@ -1,0 +1,151 @@
+"""The newest transitions of every member."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch as th
+from gymnasium import spaces
+
+from sb3_robust_be.envs.lockstep import Observation, batches
+
+NEXT = "next_"
+_SCALARS = {"actions": np.int64, "rewards": np.float32, "dones": np.float32}
+
+
+def available_memory(device: th.device) -> float:
+    """
+    :param device: Of the replay buffer.
+    :return: Bytes that can still be taken there; infinity where the system does not tell.
+    """
+    if device.type == "cuda":
+        return float(th.cuda.mem_get_info(device)[0])
+    meminfo = Path("/proc/meminfo")
+    if not meminfo.exists():
+        return float("inf")
+    line = next(line for line in meminfo.read_text().splitlines() if line.startswith("MemAvailable"))
+    return 1024.0 * int(line.split()[1])
+
+
+def nested(tensors: Mapping[str, th.Tensor]) -> dict[str, Any]:
+    """
+    :param tensors: By name; the parts of Dict observations are called ``observations/<key>``.
+    :return: The same with those parts in a dictionary of their own.
+    """
+    named: dict[str, Any] = {}
+    for name, x in tensors.items():
+        field, _, key = name.partition("/")
+        if key:
+            named.setdefault(field, {})[key] = x
+        else:
+            named[field] = x
+    return named
+
+
+class Replay:
+    """
+    A ring of the newest transitions per member, all in step.
+
+    A transition is one record, so that drawing it is one access to memory; :meth:`fields` shows the records as one
+    tensor per field.
+
+    :param observation_space: A member's.
+    :param n_members: How many.
+    :param capacity: Transitions per member.
+    :param device: Where to.
+    :param dtype: Of the rewards that are drawn, the network's.
+    :param verbose: 1 prints how much memory it takes, before it does.
+    :raises MemoryError: If it takes more than there is.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        n_members: int,
+        capacity: int,
+        device: th.device,
+        dtype: th.dtype,
+        verbose: int = 0,
+    ) -> None:
+        self.capacity, self.n_members = capacity, n_members
+        self._space, self._device, self._dtype, self._verbose = observation_space, device, dtype, verbose
+        self.size = self.position = 0
+        observation = batches.by_name(batches.empty(observation_space, 1))
+        parts = [(prefix + name, x.dtype, x.shape[1:]) for prefix in ("", NEXT) for name, x in observation.items()]
+        self._record = np.dtype([*parts, *((name, kind, (1,)) for name, kind in _SCALARS.items())], align=True)
+        self._check_memory()
+        # numpy's memory is taken when it is written, torch's at once.
+        self._records = th.from_numpy(np.empty((n_members * capacity, self._record.itemsize), np.uint8)).to(device)
+        self._newest = np.zeros(n_members, self._record)
+
+    def _check_memory(self) -> None:
+        needed = self.n_members * self.capacity * self._record.itemsize
+        if needed > (free := available_memory(self._device)):
+            raise MemoryError(
+                f"buffer_size: {self.capacity} transitions of {self.n_members} members take {needed / 1e9:.1f} GB of "
+                f"memory and {free / 1e9:.1f} GB are free. Pass a smaller buffer_size, fewer steps or fewer members at "
+                "a time."
+            )
+        if self._verbose > 0:
+            size = f"{needed / 1e6:.1f} MB"
+            print(f"Replay buffer: {self.n_members} members × {self.capacity} transitions, {size}.", flush=True)
+
+    def _split(self, records: th.Tensor) -> dict[str, th.Tensor]:
+        """Views by name, shape (members, n, …), of records of shape (members, n, bytes)."""
+        views = {}
+        for name in self._record.names or ():
+            kind, offset = self._record.fields[name][:2]  # type: ignore[index]
+            base, shape = kind.subdtype or (kind, ())
+            part = records[..., offset : offset + kind.itemsize].view(th.from_numpy(np.empty(0, base)).dtype)
+            views[name] = part.reshape(*records.shape[:2], *shape)
+        return views
+
+    def fields(self) -> dict[str, th.Tensor]:
+        """
+        :return: Views by name, shape (members, capacity, …); the parts of Dict observations are called
+            ``observations/<key>``.
+        """
+        return self._split(self._records.unflatten(0, (self.n_members, self.capacity)))
+
+    def add(self, observations: Observation, next_observations: Observation, **scalars: np.ndarray) -> None:
+        """Write one transition per member over the oldest.
+
+        :param observations: s, batch first.
+        :param next_observations: s', batch first.
+        :param scalars: ``actions``, ``rewards`` and ``dones`` (terminations alone), each of shape (members,).
+        """
+        for prefix, batch in (("", observations), (NEXT, next_observations)):
+            for name, x in batches.by_name(batch).items():
+                self._newest[prefix + name] = x
+        for name in _SCALARS:
+            self._newest[name][:, 0] = scalars[name]
+        rows = self._records.unflatten(0, (self.n_members, self.capacity))
+        rows[:, self.position] = th.from_numpy(self._newest.view(np.uint8).reshape(self.n_members, -1)).to(self._device)
+        self.position = (self.position + 1) % self.capacity
+        self.size = min(self.size + 1, self.capacity)
+
+    def sample(self, uniforms: np.ndarray) -> dict[str, th.Tensor]:
+        """Draw with replacement.
+
+        :param uniforms: In [0, 1), shape (members, batch).
+        :return: Tensors by name, shape (members, batch, …).
+        """
+        index = (uniforms * self.size).astype(np.int64) + self.capacity * np.arange(self.n_members)[:, None]
+        drawn = self._records.index_select(0, th.from_numpy(index.reshape(-1)).to(self._device))
+        batch = self._split(drawn.unflatten(0, uniforms.shape))
+        return batch | {name: batch[name].to(self._dtype) for name in ("rewards", "dones")}
+
+    def grow(self, capacity: int) -> Replay:
+        """
+        :param capacity: Larger than before.
+        :return: A buffer of that capacity with the same transitions, of which none has been written over yet.
+        """
+        grown = Replay(self._space, self.n_members, capacity, self._device, self._dtype, self._verbose)
+        new = grown.fields()
+        for name, field in self.fields().items():
+            new[name][:, : self.size] = field[:, : self.size]
+        grown.size = grown.position = self.size
+        return grown

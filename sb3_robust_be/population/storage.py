@@ -1,0 +1,171 @@
+"""Populations on disk: arrays and JSON, without pickle."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import math
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch as th
+
+from sb3_robust_be.files import write_atomically
+
+if TYPE_CHECKING:
+    from sb3_robust_be.population.population import Population
+
+FORMAT = 1
+INDEX = "population.json"
+_IMPORT, _MISSING, _FLOAT = "__import__", "__not_saved__", "__float__"
+
+
+def encode(value: Any) -> Any:
+    """
+    :param value: An argument.
+    :return: What JSON can hold: classes and functions by their names, and a note in place of what has none.
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, (float, np.number)):
+        number = value if isinstance(value, float) else value.item()
+        return number if math.isfinite(number) else {_FLOAT: str(number)}
+    if isinstance(value, (list, tuple, range)):
+        return [encode(x) for x in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: encode(x) for key, x in value.items()}
+    name = f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', '')}"
+    try:
+        if _import(name) is value:
+            return {_IMPORT: name}
+    except (ImportError, AttributeError, ValueError):
+        pass
+    return {_MISSING: repr(value)}
+
+
+def decode(value: Any) -> Any:
+    """
+    :param value: Of :func:`encode`.
+    :return: The argument.
+    :raises ImportError: If a name cannot be imported.
+    :raises LookupError: For an argument that could not be saved.
+    """
+    if isinstance(value, list):
+        return [decode(x) for x in value]
+    if not isinstance(value, dict):
+        return value
+    if _IMPORT in value:
+        return _import(value[_IMPORT])
+    if _FLOAT in value:
+        return float(value[_FLOAT])
+    if _MISSING in value:
+        raise LookupError(value[_MISSING])
+    return {key: decode(x) for key, x in value.items()}
+
+
+def _import(name: str) -> Any:
+    module, _, path = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def save(population: Population, folder: Path) -> None:
+    """
+    :param population: To be saved.
+    :param folder: Where to; an earlier state there is replaced when the new one is complete.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    arguments = {name: encode(value) for name, value in population.constructor_arguments().items()}
+    for name, value in arguments.items():
+        if _MISSING in json.dumps(value):
+            warnings.warn(
+                f"{name} holds something without an importable name and is not saved. Give it again: "
+                f"Population.load({str(folder)!r}, {name}=…).",
+                stacklevel=3,
+            )
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **_arrays(population))
+    state = f"state-{population.num_timesteps}-{len(list(folder.glob('state-*.npz')))}.npz"
+    write_atomically(folder / state, buffer.getvalue())
+    index = {"format": FORMAT, "state": state, "arguments": arguments}
+    # From here on the folder is the new state.
+    write_atomically(folder / INDEX, json.dumps(index, indent=1).encode())
+    for old in folder.glob("state-*.npz"):
+        if old.name != state:
+            old.unlink(missing_ok=True)
+
+
+def load(cls: type[Population], folder: Path, replacements: dict[str, Any]) -> Population:
+    """
+    :param cls: Population.
+    :param folder: Of :func:`save`.
+    :param replacements: Arguments in place of the saved ones.
+    :return: The population as it was.
+    """
+    if not (folder / INDEX).is_file():
+        raise FileNotFoundError(f"{folder} holds no population: {INDEX} is missing. Pass a folder that save() wrote.")
+    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    if index["format"] != FORMAT:
+        raise ValueError(f"{folder} has the format {index['format']!r}; this version reads {FORMAT}.")
+    arguments = dict(replacements)
+    for name, value in index["arguments"].items():
+        if name not in replacements:
+            try:
+                arguments[name] = decode(value)
+            except (LookupError, ImportError, AttributeError) as error:
+                raise ValueError(
+                    f"{name} was {error} and could not be saved by a name that is there now. Give it again: "
+                    f"Population.load({str(folder)!r}, {name}=…)."
+                ) from error
+    population = cls(**arguments)
+    with np.load(folder / index["state"], allow_pickle=False) as arrays:
+        _restore(population, arrays)
+    return population
+
+
+def _arrays(population: Population) -> dict[str, np.ndarray]:
+    trainer = population._trainer
+    arrays = {
+        "counts": np.array([trainer.num_timesteps, trainer.n_calls, trainer.total]),
+        "failed_at": trainer.failed_at,
+        "exploration": trainer.exploration.rates,
+        "log/table": trainer.log.table(),
+        "log/returns": trainer.log.returns,
+        "log/lengths": trainer.log.lengths,
+    }
+    for i, learner in enumerate(trainer.learners):
+        state = learner.state()
+        arrays |= {f"learner{i}/{name}": x.cpu().numpy() for name, x in state.items()}
+        arrays[f"learner{i}/n_updates"] = np.array(learner.n_updates)
+    if trainer.replay is not None:
+        replay = trainer.replay
+        arrays["replay/counts"] = np.array([replay.capacity, replay.size, replay.position])
+        arrays |= {f"replay/{name}": x[:, : replay.size].cpu().numpy() for name, x in replay.fields().items()}
+        arrays |= {f"env/{name}": x for name, x in trainer.env.state_dict().items()}
+    return arrays
+
+
+def _restore(population: Population, arrays: Any) -> None:
+    trainer = population._trainer
+    trainer.num_timesteps, trainer.n_calls, trainer.total = map(int, arrays["counts"])
+    trainer.exploration.rates = arrays["exploration"]
+    trainer.log.load(arrays["log/table"], arrays["log/returns"], arrays["log/lengths"])
+    for i, learner in enumerate(trainer.learners):
+        for name, x in learner.state().items():
+            x.copy_(th.from_numpy(arrays[f"learner{i}/{name}"]))
+        learner.n_updates = int(arrays[f"learner{i}/n_updates"])
+    if "replay/counts" in arrays:
+        capacity, size, position = map(int, arrays["replay/counts"])
+        replay = trainer.replay = trainer.make_replay(capacity)
+        for name, x in replay.fields().items():
+            x[:, :size] = th.from_numpy(arrays[f"replay/{name}"])
+        replay.size, replay.position = size, position
+        state = {name.removeprefix("env/"): arrays[name] for name in arrays if name.startswith("env/")}
+        trainer.observations = trainer.prepare(trainer.env.load_state_dict(state))
+    trainer.mark_failed(arrays["failed_at"] >= 0)
+    trainer.failed_at = arrays["failed_at"]

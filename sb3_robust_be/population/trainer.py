@@ -1,0 +1,197 @@
+"""The loop of DQN, for all members of a population at once."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch as th
+from stable_baselines3.common.vec_env import VecTransposeImage
+from torch.utils._pytree import tree_map
+
+from sb3_robust_be.envs.lockstep import LockstepEnv
+from sb3_robust_be.population.acting import Exploration
+from sb3_robust_be.population.encoding import Encoding, stored_space
+from sb3_robust_be.population.learner import Learner
+from sb3_robust_be.population.randomness import Uniforms
+from sb3_robust_be.population.replay import Replay
+from sb3_robust_be.population.returns import EpisodeLog
+from sb3_robust_be.qrc.validation import check_rewards
+
+
+class Trainer:
+    """
+    Acts, stores, and updates in the order of SB3's ``learn``, for members that may differ in their networks' structure.
+
+    :param models: Fresh single agents, one per member.
+    :param env: Of as many members.
+    :param groups: Which members' networks are stacked together; every member is in one of them.
+    :param buffer_size: Transitions per member.
+    :param device: Of networks and replay buffer.
+    :param compiled: Whether to compile the updates.
+    :param verbose: 1 prints the memory of the replay buffer.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Any],
+        env: LockstepEnv,
+        groups: Sequence[Sequence[int]],
+        buffer_size: int,
+        device: th.device,
+        compiled: bool,
+        verbose: int,
+    ) -> None:
+        first, n = models[0], len(models)
+        encoding = Encoding(env.observation_space)
+        self.env, self.buffer_size, self.device, self._verbose = env, buffer_size, device, verbose
+        self.groups = [np.array(rows) for rows in groups]
+        self.learners = [Learner([models[i] for i in rows], encoding, device, compiled) for rows in groups]
+        self._dtype = self.learners[0].rows.dtype
+        self._learning_starts, self._batch_size = first.learning_starts, first.batch_size
+        self._train_freq = first.train_freq.frequency
+        # SB3: a negative number stands for as many updates as steps since the last ones.
+        self._gradient_steps = first.gradient_steps if first.gradient_steps >= 0 else self._train_freq
+        # As SB3 does: images with the channel last become channel first.
+        self._transpose = first.env if isinstance(first.env, VecTransposeImage) else None
+        self._space = stored_space(env.observation_space, first.observation_space)
+        self._uniforms = Uniforms(env.seeds, Exploration.WIDTH + self._gradient_steps * self._batch_size)
+        self.exploration = Exploration(models, int(env.action_space.n))
+        self._tau = np.array([model.tau for model in models])
+        self._intervals = np.array([model.target_update_interval or 1 for model in models])
+        self.num_timesteps = self.n_calls = self._collected = 0
+        self.total = 1
+        self.failed_at = np.full(n, -1)
+        self.log = EpisodeLog(n)
+        self.replay: Replay | None = None
+        self.observations: Any = None
+
+    def begin(self, total_timesteps: int, reset_num_timesteps: bool) -> None:
+        """Get ready for so many steps more.
+
+        :param total_timesteps: Environment steps per member.
+        :param reset_num_timesteps: Whether to count from 0 again.
+        """
+        if reset_num_timesteps:
+            self.num_timesteps = 0
+            self.log = EpisodeLog(len(self.failed_at))
+        if reset_num_timesteps or self.observations is None:
+            self.observations = self.prepare(self.env.reset())
+        resumed = self.num_timesteps > 0
+        self.exploration.cap = self.exploration.rates if resumed else np.ones_like(self.exploration.rates)
+        self.total = self.num_timesteps + total_timesteps
+        self._collected = 0
+        self._make_room(total_timesteps)
+        self.exploration.set_progress(1.0 - self.num_timesteps / self.total)
+
+    def _make_room(self, steps: int) -> None:
+        """No larger buffer than these steps can fill."""
+        filled = 0 if self.replay is None else self.replay.size
+        capacity = min(self.buffer_size, filled + steps)
+        if self.replay is not None and self.replay.capacity >= capacity:
+            return
+        self.replay = self.make_replay(capacity) if self.replay is None else self.replay.grow(capacity)
+
+    def make_replay(self, capacity: int) -> Replay:
+        """
+        :param capacity: Transitions per member.
+        :return: An empty buffer.
+        """
+        return Replay(self._space, len(self.failed_at), capacity, self.device, self._dtype, self._verbose)
+
+    def learner_of(self, member: int) -> tuple[Learner, int]:
+        """
+        :param member: An index into the population.
+        :return: The learner that its networks belong to, and its row there.
+        """
+        group = next(i for i, rows in enumerate(self.groups) if member in rows)
+        return self.learners[group], int(np.flatnonzero(self.groups[group] == member)[0])
+
+    def prepare(self, observations: Any) -> Any:
+        """
+        :param observations: The environment's.
+        :return: The network's, in which images have the channel first.
+        """
+        return observations if self._transpose is None else self._transpose.transpose_observations(observations)
+
+    def step(self) -> None:
+        """One environment step of every member, and the updates that are due."""
+        assert self.replay is not None
+        uniforms = self._uniforms.at(self.n_calls)
+        if self.num_timesteps < self._learning_starts:
+            actions = self.exploration.random_actions(uniforms)
+        else:
+            actions = self.exploration.actions(self._values(), uniforms)
+        actions = actions + int(self.env.action_space.start)
+        result = self.env.step(actions)
+        self.num_timesteps += 1
+        self.n_calls += 1
+        self._collected += 1
+        check_rewards(result.rewards, self.num_timesteps)
+        final = self.prepare(result.final_observations)
+        self.replay.add(
+            observations=self.observations,
+            actions=actions,
+            next_observations=final,
+            # The end of a time limit is no termination: the value of what comes next counts.
+            dones=result.terminated,
+            rewards=result.rewards,
+        )
+        same = result.observations is result.final_observations
+        self.observations = final if same else self.prepare(result.observations)
+        self.log.add(self.num_timesteps, result.rewards, result.terminated | result.truncated, self.failed_at < 0)
+        progress = 1.0 - self.num_timesteps / self.total
+        self._refresh_targets()
+        self.exploration.set_progress(progress)
+        if self.num_timesteps > self._learning_starts and self._collected % self._train_freq == 0:
+            self._train(uniforms[:, Exploration.WIDTH :], progress)
+
+    def _values(self) -> np.ndarray:
+        """``q(s,·)`` where the members are, shape (members, actions); marks those that have failed."""
+        values = np.empty((len(self.failed_at), int(self.env.action_space.n)))
+        for rows, learner in zip(self.groups, self.learners, strict=True):
+            whole = len(self.groups) == 1
+            own = self.observations if whole else tree_map(operator.itemgetter(rows), self.observations)
+            values[rows] = learner.values(own).cpu().numpy()
+        finite = np.isfinite(values).all(axis=1)
+        if not finite.all():
+            self.mark_failed(np.logical_not(finite))
+        return values
+
+    def mark_failed(self, failed: np.ndarray) -> None:
+        """Freeze members, those that have failed before excepted.
+
+        :param failed: Booleans, shape (members,).
+        """
+        newly = failed & (self.failed_at < 0)
+        if newly.any():
+            self.failed_at[newly] = self.num_timesteps
+            for rows, learner in zip(self.groups, self.learners, strict=True):
+                if newly[rows].any():
+                    learner.freeze(newly[rows])
+
+    def check_parameters(self) -> None:
+        """Mark members with parameters that are not finite, even if their values still are."""
+        finite = np.ones(len(self.failed_at), bool)
+        for rows, learner in zip(self.groups, self.learners, strict=True):
+            finite[rows] = learner.is_finite()
+        self.mark_failed(~finite)
+
+    def _refresh_targets(self) -> None:
+        due = self.n_calls % self._intervals == 0
+        if due.any():
+            weights = np.where(due, self._tau, 0.0)
+            for rows, learner in zip(self.groups, self.learners, strict=True):
+                if learner.has_target and due[rows].any():
+                    learner.refresh_targets(weights[rows])
+
+    def _train(self, uniforms: np.ndarray, progress: float) -> None:
+        assert self.replay is not None
+        for i in range(self._gradient_steps):
+            drawn = uniforms[:, i * self._batch_size : (i + 1) * self._batch_size]
+            batch = self.replay.sample(drawn)
+            for rows, learner in zip(self.groups, self.learners, strict=True):
+                own = batch if len(self.groups) == 1 else {name: x[rows] for name, x in batch.items()}
+                learner.update(own, progress)
