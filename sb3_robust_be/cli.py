@@ -24,11 +24,17 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "compare": Command(
+        "sb3_robust_be.experiments.compare:main", "which algorithm is better on an environment, over many seeds at once"
+    ),
+    "experiment": Command("sb3_robust_be.experiments.command:main", "the paper's experiments: list, run, report"),
     "train": Command("sb3_robust_be.zoo:train", "train an agent with its shipped configuration (rl_zoo3's train)"),
     "enjoy": Command("sb3_robust_be.zoo:enjoy", "watch a trained agent and print its returns (rl_zoo3's enjoy)"),
     "tune": Command("sb3_robust_be.zoo:tune", "search the arguments that matter (rl_zoo3's train -optimize)"),
     "linear": Command("sb3_robust_be.linear.cli:main", "linear prediction: exact fixed points, sweeps over step sizes"),
-    "benchmark": Command("sb3_robust_be.benchmark:main", "time our algorithms against DQN, in turn in one process"),
+    "benchmark": Command(
+        "sb3_robust_be.benchmark:main", "time our algorithms, or populations, against DQN, in turn in one process"
+    ),
 }
 
 EXTRAS = {
@@ -38,11 +44,13 @@ EXTRAS = {
     "requests": "zoo",
     "pandas": "zoo",
     "tensorboard": "zoo",
-    "yaml": "zoo",
+    "yaml": "report",
     "minatar": "minatar",
     "Box2D": "box2d",
     "numba": "linear",
     "matplotlib": "report",
+    "rich": "report",
+    "distributed": "dask",
 }
 """Which of the package's extras brings a module that a command may miss."""
 

@@ -15,11 +15,11 @@ PACKAGE = ROOT / "sb3_robust_be"
 
 # From the ground up. A part imports parts of lower levels only; within a part everything goes.
 LEVELS = (
-    {"updates", "envs", "evaluation"},
+    {"updates", "envs", "evaluation", "files"},
     {"linear", "qrc", "report"},
     {"sbeed"},
     {"registry"},
-    {"population", "breakdown"},
+    {"population"},
     {"zoo", "benchmark", "experiments"},
     {"cli"},
     {"__main__"},

@@ -8,8 +8,9 @@ import statistics
 import pytest
 from stable_baselines3 import DQN
 
-from sb3_robust_be import QRC, QRCHuber, benchmark
-from sb3_robust_be.breakdown import PARTS, time_per_part
+from sb3_robust_be import QRC, QRCHuber
+from sb3_robust_be.benchmark import single as benchmark
+from sb3_robust_be.benchmark.breakdown import PARTS, time_per_part
 
 TINY = benchmark.Setting("CartPole-v1", (4,), 1, 20)
 

@@ -61,8 +61,9 @@ def _dqns_own(arguments: dict[str, Any]) -> dict[str, Any]:
             "threshold 1 and would learn on with that.",
             stacklevel=4,
         )
-    if "target_update_interval" in own:
-        own["target_update_interval"] = own["target_update_interval"] or 1
+    if not own.get("target_update_interval", True):
+        # A target that is the network itself after every step is as good as none.
+        own |= {"target_update_interval": 1, "tau": 1.0}
     if "max_grad_norm" in own and own["max_grad_norm"] is None:
         own["max_grad_norm"] = math.inf
     return own

@@ -82,17 +82,34 @@ def member_class(algorithm: type[OffPolicyAlgorithm]) -> type[Any]:
     return BaselineDQN if algorithm is DQN else algorithm
 
 
-def expand(seeds: Iterable[int], arguments: dict[str, Any]) -> list[Member]:
+def as_list(seeds: Any) -> list[Any]:
+    """
+    :param seeds: Integers or members.
+    :return: The same as a list.
+    :raises TypeError: If it is no collection.
+    """
+    if not isinstance(seeds, Iterable):
+        raise TypeError(f"seeds must be integers, as in range(30), and is {seeds!r}.")
+    return list(seeds)
+
+
+def expand(seeds: Iterable[int] | Iterable[Member], arguments: dict[str, Any]) -> list[Member]:
     """The product of seeds and listed settings; seeds run fastest.
 
-    :param seeds: One or more, each once.
+    :param seeds: One or more, each once; or the members themselves.
     :param arguments: Of which those that are lists are taken apart.
     :return: The members.
     :raises ValueError: For seeds that are negative or doubled, or an empty list.
     :raises TypeError: For seeds that are no integers.
     """
-    chosen = _check_seeds(seeds)
+    chosen: list[Any] = list(seeds)
+    own = bool(chosen) and all(isinstance(x, Member) for x in chosen)
+    if not own:
+        chosen = _check_seeds(chosen)
     listed = {name: value for name, value in arguments.items() if isinstance(value, (list, tuple))}
+    if isinstance(arguments.get("train_freq"), tuple):
+        # One value: a frequency and its unit.
+        del listed["train_freq"]
     for name, values in listed.items():
         if name not in NUMBERS + CHOICES:
             raise ValueError(
@@ -101,8 +118,20 @@ def expand(seeds: Iterable[int], arguments: dict[str, Any]) -> list[Member]:
             )
         if not values:
             raise ValueError(f"{name} is an empty list. Pass at least one value.")
+    if own:
+        return _check_members(chosen, listed)
     products = itertools.product(*listed.values())
     return [Member(seed, dict(zip(listed, values, strict=True))) for values in products for seed in chosen]
+
+
+def _check_members(members: list[Member], listed: dict[str, Any]) -> list[Member]:
+    if listed:
+        raise ValueError(f"seeds are members, so no argument can be a list, and {next(iter(listed))} is one.")
+    for name in {name for member in members for name in member.settings}:
+        if name not in NUMBERS + CHOICES:
+            raise ValueError(f"{name} is a setting of a member and must be one value for the whole population.")
+    _check_seeds({member.seed for member in members})
+    return members
 
 
 def _check_seeds(seeds: Iterable[int]) -> list[int]:
@@ -129,10 +158,23 @@ def check_arguments(cls: type[Any], arguments: dict[str, Any]) -> None:
     known = {name for parameters in signatures for name in parameters} - {"args", "kwargs", "policy", "env"}
     unknown = sorted(arguments.keys() - known)
     if unknown:
+        name = "DQN" if cls is BaselineDQN else cls.__name__
         raise TypeError(
-            f"{unknown[0]}={arguments[unknown[0]]!r} is no argument of {cls.__name__}, whose arguments are "
+            f"{unknown[0]}={arguments[unknown[0]]!r} is no argument of {name}, whose arguments are "
             f"{', '.join(sorted(known - _REFUSED.keys()))}."
         )
+
+
+def own_arguments(arguments: dict[str, Any], member: Member) -> dict[str, Any]:
+    """
+    :param arguments: Of the population.
+    :param member: One of its members.
+    :return: A single agent's, with the member's settings in place of the lists; its ``seed`` is not among them.
+    """
+    own = {**arguments, **member.settings}
+    if own.get("target_update_interval") == 0:
+        own["target_update_interval"] = None
+    return own
 
 
 def build_models(
@@ -152,10 +194,10 @@ def build_models(
         warnings.simplefilter("always")
         for member in members:
             # Its own buffer is never written to.
-            own = {**arguments, **member.settings, "buffer_size": 1, "device": "cpu", "verbose": 0}
+            own = {**own_arguments(arguments, member), "buffer_size": 1, "device": "cpu", "verbose": 0}
             models.append(cls(policy, env, seed=member.seed, **own))
     for text, category in dict.fromkeys((str(w.message), w.category) for w in caught):
-        warnings.warn(text, category, stacklevel=4)
+        warnings.warn(text, category, stacklevel=3)
     return models
 
 

@@ -24,8 +24,10 @@ from sb3_robust_be.population import members as m
 from sb3_robust_be.population import storage
 from sb3_robust_be.population.encoding import Encoding
 from sb3_robust_be.population.export import single_agent
+from sb3_robust_be.population.members import Member
 from sb3_robust_be.population.returns import Episodes
 from sb3_robust_be.population.trainer import Trainer
+from sb3_robust_be.qrc.validation import check_count
 
 Callback = Callable[["Population"], bool | None]
 DEFAULT_BUFFER_SIZE = 1_000_000
@@ -61,7 +63,7 @@ class Population:
     :param policy: As for a single agent.
     :param env: A gymnasium id, or a function that makes an environment. CartPole, Mountain Car, Acrobot and Cliff World
         are stepped together, others one by one.
-    :param seeds: Different integers from 0 on.
+    :param seeds: Different integers from 0 on; or :class:`Member` objects, for a population that is no product.
     :param env_kwargs: Of ``gym.make``, or of the function.
     :param compile: Compile the update, optimiser included: up to a minute at the first one, then about twice as fast.
     :param device: Device (cpu, cuda, ...) of the networks and the replay buffer.
@@ -76,7 +78,7 @@ class Population:
         algorithm: str | type[OffPolicyAlgorithm],
         policy: str | type[Any],
         env: str | Callable[..., gym.Env],
-        seeds: Iterable[int],
+        seeds: Iterable[int] | Iterable[Member],
         *,
         env_kwargs: dict[str, Any] | None = None,
         compile: bool = False,
@@ -89,7 +91,10 @@ class Population:
         self.arguments, self.compile, self.verbose = arguments, compile, verbose
         cls = m.member_class(self.algorithm)
         m.check_arguments(cls, arguments)
-        self.members = m.expand(seeds, arguments)
+        # The members' own buffers are not used, so this is left to check.
+        check_count("buffer_size", arguments.get("buffer_size", 1), "Pass the transitions that each member keeps.")
+        self._seeds = m.as_list(seeds)
+        self.members = m.expand(self._seeds, arguments)
         self.env = make_lockstep(env, [member.seed for member in self.members], **self.env_kwargs)
         spaces_only = m.SpacesEnv(Encoding(self.env.observation_space).space, self.env.action_space)
         self._models = m.build_models(cls, policy, spaces_only, self.members, arguments)
@@ -102,7 +107,7 @@ class Population:
         structures: dict[Any, list[int]] = {}
         for i, model in enumerate(self._models):
             structures.setdefault(m.structure(model), []).append(i)
-        buffer_size = int(arguments.get("buffer_size", DEFAULT_BUFFER_SIZE))
+        buffer_size = arguments.get("buffer_size", DEFAULT_BUFFER_SIZE)
         self._trainer = Trainer(
             self._models, self.env, list(structures.values()), buffer_size, self.device, compile, verbose
         )
@@ -119,7 +124,7 @@ class Population:
         position = range(len(self))[index]
         member = self.members[position]
         make = functools.partial(gym.make, self.env_name) if isinstance(self.env_name, str) else self.env_name
-        arguments = {**self.arguments, **member.settings, "seed": member.seed, "device": self.device}
+        arguments = {**m.own_arguments(self.arguments, member), "seed": member.seed, "device": self.device}
         env = make(**self.env_kwargs)
         return single_agent(self.algorithm, self.policy, env, arguments, self._trainer, position)
 
@@ -132,7 +137,7 @@ class Population:
             "algorithm": "dqn" if self.algorithm is DQN else named,
             "policy": self.policy,
             "env": self.env_name,
-            "seeds": list(dict.fromkeys(member.seed for member in self.members)),
+            "seeds": self._seeds,
             "env_kwargs": self.env_kwargs,
             "compile": self.compile,
             "device": str(self.device),
@@ -182,7 +187,9 @@ class Population:
         :param reset_num_timesteps: Whether to count steps, episodes and schedules from 0 again; ``False`` goes on.
         :param progress_bar: Whether to show one (tqdm and rich).
         :return: The population.
+        :raises ValueError: For fewer steps than one, and for rewards that are infinite or NaN.
         """
+        check_count("total_timesteps", total_timesteps, "Pass the environment steps of each member.")
         trainer = self._trainer
         trainer.begin(total_timesteps, reset_num_timesteps)
         with _progress_bar(total_timesteps, progress_bar) as bar:
@@ -207,7 +214,7 @@ class Population:
         The folder is at any time the old state or the new one, also if the process is killed while it writes.
 
         :param path: A folder; it is made if it is not there.
-        :raises ValueError: For arguments that JSON cannot name, such as a lambda; they can be left to :meth:`load`.
+            Arguments that JSON cannot name, such as a lambda, are left to :meth:`load`, for which a warning is given.
         """
         storage.save(self, Path(path))
 

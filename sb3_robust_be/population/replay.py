@@ -141,11 +141,12 @@ class Replay:
     def grow(self, capacity: int) -> Replay:
         """
         :param capacity: Larger than before.
-        :return: A buffer of that capacity with the same transitions, of which none has been written over yet.
+        :return: A buffer of that capacity with the same transitions, the oldest first.
         """
         grown = Replay(self._space, self.n_members, capacity, self._device, self._dtype, self._verbose)
-        new = grown.fields()
+        new, oldest = grown.fields(), self.position if self.size == self.capacity else 0
         for name, field in self.fields().items():
-            new[name][:, : self.size] = field[:, : self.size]
+            new[name][:, : self.size - oldest] = field[:, oldest : self.size]
+            new[name][:, self.size - oldest : self.size] = field[:, :oldest]
         grown.size = grown.position = self.size
         return grown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import itertools
 import json
 import math
 import warnings
@@ -14,13 +15,14 @@ import numpy as np
 import torch as th
 
 from sb3_robust_be.files import write_atomically
+from sb3_robust_be.population.members import Member
 
 if TYPE_CHECKING:
     from sb3_robust_be.population.population import Population
 
 FORMAT = 1
 INDEX = "population.json"
-_IMPORT, _MISSING, _FLOAT = "__import__", "__not_saved__", "__float__"
+_IMPORT, _MISSING, _FLOAT, _MEMBER, _TUPLE = "__import__", "__not_saved__", "__float__", "__member__", "__tuple__"
 
 
 def encode(value: Any) -> Any:
@@ -33,8 +35,11 @@ def encode(value: Any) -> Any:
     if isinstance(value, (float, np.number)):
         number = value if isinstance(value, float) else value.item()
         return number if math.isfinite(number) else {_FLOAT: str(number)}
+    if isinstance(value, Member):
+        return {_MEMBER: [value.seed, encode(value.settings)]}
     if isinstance(value, (list, tuple, range)):
-        return [encode(x) for x in value]
+        items = [encode(x) for x in value]
+        return {_TUPLE: items} if isinstance(value, tuple) else items
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: encode(x) for key, x in value.items()}
     name = f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', '')}"
@@ -61,6 +66,10 @@ def decode(value: Any) -> Any:
         return _import(value[_IMPORT])
     if _FLOAT in value:
         return float(value[_FLOAT])
+    if _TUPLE in value:
+        return tuple(decode(value[_TUPLE]))
+    if _MEMBER in value:
+        return Member(value[_MEMBER][0], decode(value[_MEMBER][1]))
     if _MISSING in value:
         raise LookupError(value[_MISSING])
     return {key: decode(x) for key, x in value.items()}
@@ -90,7 +99,9 @@ def save(population: Population, folder: Path) -> None:
             )
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **_arrays(population))
-    state = f"state-{population.num_timesteps}-{len(list(folder.glob('state-*.npz')))}.npz"
+    # A name that is not taken: until the index is written, the old state stays what it is.
+    names = (f"state-{population.num_timesteps}-{i}.npz" for i in itertools.count())
+    state = next(name for name in names if not (folder / name).exists())
     write_atomically(folder / state, buffer.getvalue())
     index = {"format": FORMAT, "state": state, "arguments": arguments}
     # From here on the folder is the new state.
@@ -167,5 +178,8 @@ def _restore(population: Population, arrays: Any) -> None:
         replay.size, replay.position = size, position
         state = {name.removeprefix("env/"): arrays[name] for name in arrays if name.startswith("env/")}
         trainer.observations = trainer.prepare(trainer.env.load_state_dict(state))
+        # An episode that the environment could not go on with is not counted.
+        for member in trainer.env.restarted:
+            trainer.log.returns[member], trainer.log.lengths[member] = 0.0, 0
     trainer.mark_failed(arrays["failed_at"] >= 0)
     trainer.failed_at = arrays["failed_at"]

@@ -157,7 +157,8 @@ class Trainer:
             values[rows] = learner.values(own).cpu().numpy()
         finite = np.isfinite(values).all(axis=1)
         if not finite.all():
-            self.mark_failed(np.logical_not(finite))
+            self.mark_failed(~finite)
+            values[~finite] = 0.0
         return values
 
     def mark_failed(self, failed: np.ndarray) -> None:

@@ -10,8 +10,6 @@ import argparse
 import importlib.util
 import json
 import os
-import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -28,7 +26,8 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from sb3_robust_be import QRC, MinAtarCNN, QRCHuber
-from sb3_robust_be.breakdown import time_per_part
+from sb3_robust_be.benchmark.breakdown import time_per_part
+from sb3_robust_be.benchmark.machine import write_rows
 
 BASELINE = "dqn"
 
@@ -111,7 +110,8 @@ def peak_memory(name: str, setting: Setting) -> float:
     """
     program = (
         "import json, sys, torch; torch.set_num_threads(1)\n"
-        "from sb3_robust_be.benchmark import Setting, largest_size, make_model, run_steps\n"
+        "from sb3_robust_be.benchmark.machine import largest_size\n"
+        "from sb3_robust_be.benchmark.single import Setting, make_model, run_steps\n"
         "name, setting = json.loads(sys.argv[1])\n"
         "run_steps(make_model(name, Setting(*setting)), 1000)\n"
         "print(largest_size())"
@@ -121,18 +121,6 @@ def peak_memory(name: str, setting: Setting) -> float:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return float(done.stdout.split()[-1])
-
-
-def largest_size() -> float:
-    """
-    :return: Largest resident size of this process so far, in MB.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        # Linux's getrusage starts from the size of the process that started this one.
-        return next(int(line.split()[1]) / 2**10 for line in status.read_text().splitlines() if "VmHWM" in line)
-    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return size / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def compare(setting: Setting, repeats: int, memory: bool = True) -> list[dict[str, Any]]:
@@ -170,25 +158,6 @@ def compare(setting: Setting, repeats: int, memory: bool = True) -> list[dict[st
             }
         )
     return rows
-
-
-def machine() -> dict[str, Any]:
-    """
-    :return: What the numbers were taken on.
-    """
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "torch": th.__version__,
-        "threads": th.get_num_threads(),
-    }
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
@@ -239,7 +208,5 @@ def main(argv: list[str]) -> int:
         rows = compare(setting, args.repeats, memory=not args.no_memory)
     _print(rows)
     if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        origin = {"command": " ".join(["sb3-robust-be benchmark", *argv]), "machine": machine()}
-        args.json.write_text(json.dumps([row | origin for row in rows], indent=1) + "\n")
+        write_rows(args.json, rows, ["sb3-robust-be benchmark", *argv])
     return 0

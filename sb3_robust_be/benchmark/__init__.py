@@ -1,0 +1,17 @@
+"""``sb3-robust-be benchmark [population]``: our algorithms, or whole populations, against DQN in one process."""
+
+from __future__ import annotations
+
+
+def main(argv: list[str]) -> int:
+    """
+    :param argv: The command's arguments.
+    :return: The exit code.
+    """
+    if argv[:1] == ["population"]:
+        from sb3_robust_be.benchmark import population
+
+        return population.main(argv[1:])
+    from sb3_robust_be.benchmark import single
+
+    return single.main(argv)

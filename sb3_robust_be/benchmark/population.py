@@ -1,0 +1,156 @@
+"""``sb3-robust-be benchmark population``: many agents in lock-step against SB3's DQN, one by one, per core.
+
+Every round runs DQN and then each population for a while in this one process with one thread; what is reported is the
+median over the rounds of the ratio of agent-steps per second within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch as th
+from stable_baselines3 import DQN
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+
+from sb3_robust_be.benchmark.machine import write_rows
+from sb3_robust_be.population import Population
+
+WARM_UP = 200
+
+
+class Cell(NamedTuple):
+    """A population to time."""
+
+    members: int
+    net_arch: tuple[int, ...]
+    compiled: bool
+
+
+CELLS = tuple(
+    Cell(members, net_arch, compiled)
+    for members, net_arch in ((30, (64, 64)), (100, (32, 32)))
+    for compiled in (False, True)
+)
+
+
+def settings(net_arch: tuple[int, ...], steps: int) -> dict[str, Any]:
+    """
+    :param net_arch: Hidden units.
+    :param steps: Of the whole run, which the buffer can hold.
+    :return: What DQN and populations share.
+    """
+    return {
+        "learning_rate": 2.0**-10,
+        "buffer_size": min(10_000, steps),
+        "learning_starts": 32,
+        "batch_size": 32,
+        "train_freq": 1,
+        "gradient_steps": 1,
+        "exploration_initial_eps": 0.1,
+        "exploration_final_eps": 0.1,
+        "policy_kwargs": {"net_arch": list(net_arch)},
+        "device": "cpu",
+    }
+
+
+def measure(
+    algorithm: str, env: str, cells: tuple[Cell, ...], repeats: int, seconds: float, dqn_arch: tuple[int, ...]
+) -> list[dict[str, Any]]:
+    """
+    :param algorithm: Of the populations.
+    :param env: A gymnasium id.
+    :param cells: What to time.
+    :param repeats: Rounds.
+    :param seconds: About how long each contender runs in a round.
+    :param dqn_arch: DQN's hidden units: its time hardly depends on them.
+    :return: One row per cell: ``members``, ``net_arch``, ``compiled``, ``agent_steps_per_s`` and ``ratio_to_dqn``
+        (medians), and the ratio's smallest and largest round.
+    """
+    dqn = DQN("MlpPolicy", env, seed=0, **settings(dqn_arch, 10_000))
+    populations = [
+        Population(
+            algorithm, "MlpPolicy", env, range(c.members), compile=c.compiled, verbose=0, **settings(c.net_arch, 10_000)
+        )
+        for c in cells
+    ]
+    contenders: list[Any] = [dqn, *populations]
+    steps = [_steps_per_round(contender, seconds) for contender in contenders]
+    rounds: list[list[float]] = [[] for _ in contenders]
+    for i in range(repeats):
+        order = list(range(len(contenders)))
+        for k in order[i % len(order) :] + order[: i % len(order)]:
+            rounds[k].append(_agent_steps_per_s(contenders[k], steps[k]))
+    rows = []
+    for cell, own in zip(cells, rounds[1:], strict=True):
+        ratios = [rate / base for rate, base in zip(own, rounds[0], strict=True)]
+        rows.append(
+            {
+                **cell._asdict(),
+                "agent_steps_per_s": round(statistics.median(own)),
+                "ratio_to_dqn": round(statistics.median(ratios), 2),
+                "ratio_min": round(min(ratios), 2),
+                "ratio_max": round(max(ratios), 2),
+                "dqn_steps_per_s": round(statistics.median(rounds[0]), 1),
+                "algorithm": algorithm,
+                "env": env,
+            }
+        )
+    return rows
+
+
+def _agent_steps_per_s(contender: Population | OffPolicyAlgorithm, steps: int) -> float:
+    start = time.perf_counter()
+    contender.learn(steps, reset_num_timesteps=False)
+    members = len(contender) if isinstance(contender, Population) else 1
+    return members * steps / (time.perf_counter() - start)
+
+
+def _steps_per_round(contender: Population | OffPolicyAlgorithm, seconds: float) -> int:
+    contender.learn(WARM_UP, reset_num_timesteps=False)  # imports, traces, caches, and the compiler
+    start = time.perf_counter()
+    contender.learn(WARM_UP, reset_num_timesteps=False)
+    return max(1, round(seconds / (time.perf_counter() - start) * WARM_UP))
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    print(f"DQN, one by one: {rows[0]['dqn_steps_per_s']:.0f} steps/s")
+    print(f"{'members':>8}{'network':>10}{'':>10}{'agent-steps/s':>15}{'× DQN':>8}{'min':>8}{'max':>8}")
+    for row in rows:
+        network, mode = "-".join(map(str, row["net_arch"])), "compiled" if row["compiled"] else "eager"
+        print(
+            f"{row['members']:>8}{network:>10}{mode:>10}{row['agent_steps_per_s']:>15}{row['ratio_to_dqn']:>8.1f}"
+            f"{row['ratio_min']:>8.1f}{row['ratio_max']:>8.1f}"
+        )
+
+
+def main(argv: list[str]) -> int:
+    """
+    :param argv: The command's arguments.
+    :return: The exit code.
+    """
+    description = (__doc__ or "").partition("\n")[0]
+    parser = argparse.ArgumentParser(prog="sb3-robust-be benchmark population", description=description)
+    parser.add_argument("--algo", default="qrc_huber", help="of the populations (default: %(default)s)")
+    parser.add_argument("--env", default="CartPole-v1", help="gymnasium id (default: %(default)s)")
+    parser.add_argument("--members", type=int, nargs="*", help="instead of 30 at 64-64 and 100 at 32-32")
+    parser.add_argument("--net-arch", type=int, nargs="*", default=[64, 64], help="with --members (default: 64 64)")
+    parser.add_argument("--repeats", type=int, default=9, help="rounds (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each contender in a round (default: 2)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows, one object per cell")
+    args = parser.parse_args(argv)
+    if args.repeats < 1 or args.seconds <= 0 or min(args.members or [1]) < 1:
+        parser.error("--repeats, --seconds and --members must be positive")
+    th.set_num_threads(1)
+    chosen = tuple(Cell(n, tuple(args.net_arch), c) for n in args.members or () for c in (False, True)) or CELLS
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning, module="stable_baselines3")
+        rows = measure(args.algo, args.env, chosen, args.repeats, args.seconds, (64, 64))
+    _print(rows)
+    if args.json is not None:
+        write_rows(args.json, rows, ["sb3-robust-be benchmark population", *argv])
+    return 0

@@ -1,0 +1,59 @@
+"""Batches of observations: one array, or one per key of a Dict space, with the members along the first axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+__all__ = ["Observation", "by_name", "copy", "empty", "from_names", "is_supported", "write"]
+
+Observation = np.ndarray | dict[str, np.ndarray]
+
+_NAME = "observations"
+_LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
+
+
+def is_supported(space: gym.Space[Any]) -> bool:
+    """Whether observations can be batched: those of Box, Discrete, MultiBinary, MultiDiscrete, and a Dict of these."""
+    parts = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
+    return all(isinstance(part, _LEAVES) for part in parts)
+
+
+def empty(space: gym.Space[Any], n: int) -> Observation:
+    """Room for ``n`` observations, with the shapes and dtypes of the space; int64 of shape ``(n,)`` for Discrete."""
+    if isinstance(space, spaces.Dict):
+        return {key: _empty(part, n) for key, part in space.spaces.items()}
+    return _empty(space, n)
+
+
+def _empty(space: gym.Space[Any], n: int) -> np.ndarray:
+    if isinstance(space, spaces.Discrete):
+        return np.empty(n, dtype=np.int64)
+    return np.empty((n, *(space.shape or ())), dtype=space.dtype)
+
+
+def write(batch: Observation, member: int, observation: Any) -> None:
+    """Put one member's observation into the batch."""
+    if isinstance(batch, dict):
+        for key, part in batch.items():
+            part[member] = observation[key]
+    else:
+        batch[member] = observation
+
+
+def copy(batch: Observation) -> Observation:
+    """A batch of its own with the same content."""
+    return {key: part.copy() for key, part in batch.items()} if isinstance(batch, dict) else batch.copy()
+
+
+def by_name(batch: Observation) -> dict[str, np.ndarray]:
+    """The arrays under flat names, ``observations`` or ``observations/<key>``, to be saved."""
+    return {f"{_NAME}/{key}": part for key, part in batch.items()} if isinstance(batch, dict) else {_NAME: batch}
+
+
+def from_names(batch: Observation, arrays: dict[str, np.ndarray]) -> Observation:
+    """The inverse of :func:`by_name`; ``batch`` tells the structure."""
+    return {key: arrays[f"{_NAME}/{key}"] for key in batch} if isinstance(batch, dict) else arrays[_NAME]

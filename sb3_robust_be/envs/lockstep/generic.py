@@ -1,0 +1,139 @@
+"""Any environment in lock-step: one instance per member, stepped one after the other."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from . import batches
+from .base import LockstepEnv
+from .batches import Observation
+
+__all__ = ["GenericEnv"]
+
+
+class GenericEnv(LockstepEnv):
+    """Instances of any environment with discrete actions, side by side.
+
+    Observations get the dtype of their space, whatever the environment returns, as in SB3. Infos are not kept.
+
+    :param make: Returns a new instance at each call.
+    :param seeds: One per member.
+    :param first: The first member's, if it has been made already.
+    :param name: What the caller calls the environment, for the error messages.
+    :raises TypeError: If ``make`` returns something else than a gymnasium environment.
+    :raises ValueError: If it returns the same instance twice or instances with different spaces, or if a space is
+        not supported: actions must be Discrete, observations Box, Discrete, MultiBinary, MultiDiscrete or a Dict of
+        those.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], gym.Env[Any, Any]],
+        seeds: tuple[int, ...],
+        first: gym.Env[Any, Any] | None = None,
+        name: str = "env",
+    ) -> None:
+        self._name = name
+        self._envs: list[gym.Env[Any, Any]] = []
+        try:
+            for member in range(len(seeds)):
+                self._add(make() if member > 0 or first is None else first)
+        except BaseException:
+            self.close()
+            raise
+        action_space = self._envs[0].action_space
+        assert isinstance(action_space, gym.spaces.Discrete)
+        super().__init__(self._envs[0].observation_space, action_space, seeds)
+        self._taken: list[list[int]] = [[] for _ in seeds]  # in the current episodes
+
+    def _add(self, env: gym.Env[Any, Any]) -> None:
+        if not isinstance(env, gym.Env):
+            raise TypeError(f"{self._name} returned {env!r}: a factory must return a gymnasium.Env")
+        if any(env.unwrapped is other.unwrapped for other in self._envs):
+            raise ValueError(
+                f"{self._name} returned the same instance twice: let it make a new environment at each call, since "
+                "every member needs its own"
+            )
+        self._envs.append(env)
+        if not isinstance(env.action_space, gym.spaces.Discrete):
+            raise ValueError(
+                f"{self._name} has the action space {env.action_space}: choose an environment with Discrete actions, "
+                "or wrap it to have them"
+            )
+        if not batches.is_supported(env.observation_space):
+            raise ValueError(
+                f"{self._name} has the observation space {env.observation_space}: Box, Discrete, MultiBinary, "
+                "MultiDiscrete and a Dict of those are supported, wrap it to have one of them (for example in "
+                "gymnasium.wrappers.FlattenObservation)"
+            )
+        first = self._envs[0]
+        if (env.observation_space, env.action_space) != (first.observation_space, first.action_space):
+            raise ValueError(
+                f"{self._name} returned environments with different spaces, {first.observation_space} and "
+                f"{first.action_space}, then {env.observation_space} and {env.action_space}: all members need the same"
+            )
+
+    def _begin(self, member: int, seed: int) -> Any:
+        self._taken[member] = []
+        observation, _ = self._envs[member].reset(seed=seed)
+        return observation
+
+    def _advance(self, actions: np.ndarray) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray]:
+        n = len(self._envs)
+        observations = batches.empty(self.observation_space, n)
+        rewards, terminated, truncated = np.empty(n), np.empty(n, dtype=bool), np.empty(n, dtype=bool)
+        for member, (env, action) in enumerate(zip(self._envs, actions, strict=True)):
+            self._taken[member].append(int(action))
+            observation, rewards[member], terminated[member], truncated[member], _ = env.step(action)
+            batches.write(observations, member, observation)
+        return observations, rewards, terminated, truncated
+
+    def _state(self) -> dict[str, np.ndarray]:
+        lengths = np.array([len(taken) for taken in self._taken], dtype=np.int64)
+        actions = np.zeros((len(lengths), lengths.max()), dtype=np.int64)
+        for row, taken in zip(actions, self._taken, strict=True):
+            row[: len(taken)] = taken
+        return {"lengths": lengths, "actions": actions}
+
+    def _restore(self, state: dict[str, np.ndarray]) -> None:
+        assert self._observations is not None
+        shown = batches.empty(self.observation_space, len(self._envs))
+        restored = [
+            self._replay(member, actions[:length], shown)
+            for member, (actions, length) in enumerate(zip(state["actions"], state["lengths"], strict=True))
+        ]
+        same = np.array(restored)
+        for name, saved in batches.by_name(self._observations).items():
+            again = batches.by_name(shown)[name]
+            nan = saved.dtype.kind == "f"
+            same &= [np.array_equal(a, b, equal_nan=nan) for a, b in zip(saved, again, strict=True)]
+        self.restarted = tuple(np.flatnonzero(~same).tolist())
+        self._begin_next(self.restarted, self._observations)
+        if self.restarted:
+            warnings.warn(
+                f"{self._name} is not deterministic in its seed: with the same seed and actions, the unfinished "
+                f"episodes of the members {self.restarted} go otherwise than before they were saved. These members "
+                "begin a new episode; draw all random numbers from the environment's np_random to avoid this",
+                stacklevel=3,
+            )
+
+    def _replay(self, member: int, actions: np.ndarray, shown: Observation) -> bool:
+        """Repeat an episode, whose last observation goes into ``shown``; ``False`` if it ends before its actions do."""
+        self._begin_episode(member, shown)
+        for action in actions:
+            self._taken[member].append(int(action))
+            observation, _, terminated, truncated, _ = self._envs[member].step(action)
+            if terminated or truncated:
+                return False
+            batches.write(shown, member, observation)
+        return True
+
+    def close(self) -> None:
+        """Close all instances."""
+        for env in self._envs:
+            env.close()

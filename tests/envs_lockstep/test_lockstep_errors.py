@@ -1,0 +1,172 @@
+"""Bad input gives one error that names the argument, its value and the remedy."""
+
+from __future__ import annotations
+
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.wrappers import TimeLimit
+from lockstep_envs import CART_POLE, FROZEN_LAKE, DictEnv
+
+import sb3_robust_be  # noqa: F401  (registers the environments)
+from sb3_robust_be.envs.lockstep import make_lockstep
+
+
+class Continuous(DictEnv):
+    """Acts in an interval."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = gym.spaces.Box(-1, 1)
+
+
+class Words(DictEnv):
+    """Shows words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gym.spaces.Text(3)
+
+
+class Nested(DictEnv):
+    """Shows a Dict in a Dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gym.spaces.Dict(all=self.observation_space)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "message"),
+    [
+        ("CartPol-v1", r"env='CartPol-v1' is not registered.*Did you mean: `CartPole`\?.*or pass a factory"),
+        ("CartPole-v9", r"env='CartPole-v9' is not registered.*provides versioned environments: \[ `v0`, `v1` \]"),
+        ("Nowhere/Land-v0", "env='Nowhere/Land-v0' is not registered.*import the package that registers it"),
+    ],
+)
+def test_unknown_ids(env_id, message):
+    with pytest.raises(gym.error.UnregisteredEnv, match=message):
+        make_lockstep(env_id, [0])
+
+
+def test_unknown_keyword_arguments():
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'colour'.*CartPole-v1.*'red'"):
+        make_lockstep(CART_POLE, [0], colour="red")
+
+
+@pytest.mark.parametrize("env", [DictEnv(), 3, None])
+def test_neither_ids_nor_factories(env):
+    with pytest.raises(TypeError, match=r"env=.* is neither an id nor a factory: pass a factory, .* lambda: MyEnv\(\)"):
+        make_lockstep(env, [0])
+
+
+def test_factories_that_make_nothing_new():
+    shared = DictEnv()
+    for factory in (lambda: shared, lambda: TimeLimit(shared, 10)):
+        with pytest.raises(ValueError, match=r"env=.*returned the same instance twice: let it make a new environment"):
+            make_lockstep(factory, [0, 1])
+    assert shared.closed
+
+
+def test_factories_of_other_things():
+    with pytest.raises(TypeError, match=r"env=<class 'dict'> returned {}: a factory must return a gymnasium.Env"):
+        make_lockstep(dict, [0])
+    kinds = iter([CART_POLE, FROZEN_LAKE])
+    with pytest.raises(ValueError, match=r"env=.*returned environments with different spaces, Box.*Discrete\(16\)"):
+        make_lockstep(lambda: gym.make(next(kinds)), [0, 1])
+
+
+def test_unsupported_spaces():
+    with pytest.raises(ValueError, match=r"env='Pendulum-v1' has the action space Box.*: choose.*Discrete actions"):
+        make_lockstep("Pendulum-v1", [0])
+    with pytest.raises(ValueError, match=r"env=<class.*Continuous'> has the action space Box"):
+        make_lockstep(Continuous, [0])
+    for env in (Words, Nested):
+        with pytest.raises(ValueError, match=r"env=.* has the observation space .*: Box, Discrete.*FlattenObservation"):
+            make_lockstep(env, [0])
+
+
+@pytest.mark.parametrize(
+    ("seeds", "error", "message"),
+    [
+        ([], ValueError, r"seeds=\[\] is empty: pass one per member, as in range\(30\)"),
+        ([0, -1], ValueError, r"seeds has -1: pass integers from 0 to 2\*\*63 - 1"),
+        ([2**63], ValueError, r"seeds has 9223372036854775808: pass"),
+        ([0, 1.0], TypeError, r"seeds=\[0, 1.0\] is no sequence of integers: pass one per member"),
+        ("12", TypeError, r"seeds='12' is no sequence of integers"),
+        (3, TypeError, r"seeds=3 is no sequence of integers"),
+    ],
+)
+def test_bad_seeds(seeds, error, message):
+    with pytest.raises(error, match=message):
+        make_lockstep(CART_POLE, seeds)
+
+
+def test_seeds_of_all_integer_kinds():
+    expected = make_lockstep(CART_POLE, [0, 1, 2]).reset()
+    for seeds in (range(3), np.arange(3), (np.uint8(0), 1, np.int64(2))):
+        env = make_lockstep(CART_POLE, seeds)
+        assert env.seeds == (0, 1, 2)
+        np.testing.assert_array_equal(env.reset(), expected)
+    env = make_lockstep(CART_POLE, [2**63 - 1])
+    env.reset()
+    env.load_state_dict(env.state_dict())
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [np.array([0, 2]), np.array([-1, 0]), np.array([0.0, 1.0]), np.array([0]), np.zeros((2, 1), int), 0, [True, False]],
+)
+@pytest.mark.parametrize("make", [CART_POLE, lambda: gym.make(CART_POLE)])
+def test_bad_actions(make, actions):
+    env = make_lockstep(make, [0, 1])
+    env.reset()
+    before = env.state_dict()
+    with pytest.raises(ValueError, match=r"(?s)actions=.* is not valid: give an array of 2 integers.*from 0 to 1"):
+        env.step(actions)
+    for name, part in env.state_dict().items():
+        np.testing.assert_array_equal(part, before[name])
+
+
+def test_bad_actions_where_the_first_is_not_0():
+    env = make_lockstep(DictEnv, [0])
+    env.reset()
+    for action in (-2, 2):
+        with pytest.raises(ValueError, match="one per member, from -1 to 1"):
+            env.step(np.array([action]))
+
+
+def test_a_step_before_the_first_episode():
+    env = make_lockstep(CART_POLE, [0])
+    with pytest.raises(RuntimeError, match=r"no episode has begun: call reset\(\) or load_state_dict\(\) before step"):
+        env.step(np.array([0]))
+
+
+def test_missing_packages_stay_visible(monkeypatch):
+    for module in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    with pytest.raises(gym.error.DependencyNotInstalled, match="Box2D") as missing:
+        make_lockstep("LunarLander-v3", [0])
+    assert isinstance(missing.value.__cause__, ModuleNotFoundError)
+    monkeypatch.delitem(gym.registry, "MinAtar/Breakout-v0")
+    monkeypatch.setitem(sys.modules, "minatar", None)
+    with pytest.raises(ModuleNotFoundError) as missing:
+        make_lockstep("MinAtar/Breakout-v0", [0])
+    assert missing.value.name == "minatar"
+
+
+def test_what_a_factory_raises_comes_through_and_the_others_are_closed():
+    made: list[DictEnv] = []
+
+    def factory() -> gym.Env:
+        if len(made) == 2:
+            raise OSError("no room for a third")
+        made.append(DictEnv())
+        return made[-1]
+
+    with pytest.raises(OSError, match="no room for a third"):
+        make_lockstep(factory, range(3))
+    assert [one.closed for one in made] == [True, True]
