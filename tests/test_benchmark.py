@@ -9,6 +9,7 @@ import pytest
 from stable_baselines3 import DQN
 
 from sb3_robust_be import QRC, QRCHuber
+from sb3_robust_be.benchmark import main, population
 from sb3_robust_be.benchmark import single as benchmark
 from sb3_robust_be.benchmark.breakdown import PARTS, time_per_part
 
@@ -116,3 +117,44 @@ def test_bad_arguments(arguments, message, capsys):
         benchmark.main(arguments)
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
+
+
+# --- populations ---
+
+CELL = population.Cell(3, (4,), False)
+
+
+def test_a_row_per_population_and_ratios_within_a_round(monkeypatch):
+    # DQN slows down by half in the second round, and the population by a quarter.
+    rates = {"DQN": iter([100.0, 50.0, 50.0]), "Population": iter([1000.0, 750.0, 500.0])}
+    monkeypatch.setattr(population, "WARM_UP", 1)
+    monkeypatch.setattr(population, "_agent_steps_per_s", lambda who, steps: next(rates[type(who).__name__]))
+    (row,) = population.measure("qrc_huber", "CartPole-v1", (CELL,), repeats=3, seconds=0.001, dqn_arch=(4,))
+    assert (row["ratio_to_dqn"], row["ratio_min"], row["ratio_max"]) == (10.0, 10.0, 15.0)
+    assert (row["agent_steps_per_s"], row["dqn_steps_per_s"]) == (750, 50.0)
+    assert (row["members"], row["net_arch"], row["compiled"]) == (3, (4,), False)
+
+
+def test_both_sides_share_every_setting():
+    own = population.settings((4,), 100)
+    model = DQN("MlpPolicy", "CartPole-v1", **own)
+    members = population.Population("dqn", "MlpPolicy", "CartPole-v1", range(2), verbose=0, **own)
+    for name in ("batch_size", "learning_starts", "gradient_steps", "train_freq", "learning_rate"):
+        assert getattr(members[0], name) == getattr(model, name)
+
+
+def test_the_command_writes_its_cells(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(population, "WARM_UP", 1)
+    monkeypatch.setattr(population, "CELLS", (CELL,))
+    path = tmp_path / "new" / "cells.json"
+    assert main(["population", "--repeats", "1", "--seconds", "0.01", "--json", str(path)]) == 0
+    (row,) = json.loads(path.read_text())
+    assert {"members", "net_arch", "compiled", "agent_steps_per_s", "ratio_to_dqn", "command", "machine"} <= row.keys()
+    assert row["command"].startswith("sb3-robust-be benchmark population --repeats 1")
+    assert "× DQN" in capsys.readouterr().out
+
+
+def test_a_population_of_nobody_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["population", "--members", "0"])
+    assert "must be positive" in capsys.readouterr().err

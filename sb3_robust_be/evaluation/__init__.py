@@ -1,0 +1,88 @@
+"""From episodes to verdicts: the paper's measure, intervals, comparisons, performance profiles and claims.
+
+>>> import numpy as np
+>>> from sb3_robust_be import evaluation
+>>> evaluation.final_performance(lengths=[50, 30], returns=[-50.0, -30.0], total_steps=80)
+-30.0
+>>> rng = np.random.default_rng(0)
+>>> high, low = rng.normal(1.0, 1.0, 30), rng.normal(0.0, 1.0, 30)
+>>> evaluation.greater("high is above low", high, low).outcome.value
+'holds'
+
+Needs numpy and scipy, and loads scipy's parts on first use. Nothing draws from numpy's global generator: what is
+random takes ``rng``. Higher values are better throughout; negate errors.
+"""
+
+from __future__ import annotations
+
+from sb3_robust_be.evaluation.bootstrap import Band, bootstrap_interval, bootstrap_samples, mean_band
+from sb3_robust_be.evaluation.claims import fails_more, greater, insensitive
+from sb3_robust_be.evaluation.comparisons import (
+    Comparison,
+    holm,
+    mann_whitney,
+    probability_of_improvement,
+    welch_t,
+)
+from sb3_robust_be.evaluation.failures import failed, failed_difference, failed_fraction
+from sb3_robust_be.evaluation.hartigan import dip, dip_null
+from sb3_robust_be.evaluation.intervals import Interval, MeanError, iqm, mean_error, t_interval, worst_decile_mean
+from sb3_robust_be.evaluation.pairs import align_runs, bootstrap_t, paired_t, signed_rank
+from sb3_robust_be.evaluation.profiles import (
+    PerformanceProfile,
+    ecdf_band,
+    scaled_returns,
+    score_distribution,
+    suite_mean,
+    to_rliable,
+)
+from sb3_robust_be.evaluation.returns import area_under_curve, binned_curve, final_performance, per_step_returns
+from sb3_robust_be.evaluation.shapes import bimodal, narrower, spread_ratio
+from sb3_robust_be.evaluation.verdicts import Outcome, Verdict, combined, computed
+
+__all__ = [
+    "Band",
+    "Comparison",
+    "Interval",
+    "MeanError",
+    "Outcome",
+    "PerformanceProfile",
+    "Verdict",
+    "align_runs",
+    "area_under_curve",
+    "bimodal",
+    "binned_curve",
+    "bootstrap_interval",
+    "bootstrap_samples",
+    "bootstrap_t",
+    "combined",
+    "computed",
+    "dip",
+    "dip_null",
+    "ecdf_band",
+    "failed",
+    "failed_difference",
+    "failed_fraction",
+    "fails_more",
+    "final_performance",
+    "greater",
+    "holm",
+    "insensitive",
+    "iqm",
+    "mann_whitney",
+    "mean_band",
+    "mean_error",
+    "narrower",
+    "paired_t",
+    "per_step_returns",
+    "probability_of_improvement",
+    "scaled_returns",
+    "score_distribution",
+    "signed_rank",
+    "spread_ratio",
+    "suite_mean",
+    "t_interval",
+    "to_rliable",
+    "welch_t",
+    "worst_decile_mean",
+]

@@ -1,0 +1,183 @@
+"""Bootstrap intervals of any statistic, whole or stratified by game (Efron & Tibshirani, 1993).
+
+Stratified means that every game's runs are resampled among themselves, so each resample has the runs per game of the
+original, as in Agarwal et al. (2021). scipy does the work: independent samples of one statistic are strata.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike
+
+from sb3_robust_be.evaluation.intervals import Interval
+from sb3_robust_be.evaluation.validation import (
+    N_RESAMPLES,
+    Floats,
+    check_choice,
+    check_count,
+    check_generator,
+    check_level,
+    generator_argument,
+    sample,
+)
+
+METHODS: tuple[str, ...] = ("BCa", "percentile")
+#: Numbers resampled at once: 16 MB.
+BATCH_NUMBERS = 2_000_000
+
+
+def bootstrap_interval(
+    values: ArrayLike,
+    statistic: Callable[..., Any] = np.mean,
+    *,
+    rng: np.random.Generator,
+    groups: Sequence[Any] | None = None,
+    level: float = 0.95,
+    method: str = "BCa",
+    n_resamples: int = N_RESAMPLES,
+) -> Interval:
+    """Interval of ``statistic(values, axis=-1)``.
+
+    :param values: Shape (runs,), finite.
+    :param statistic: ``(values, axis) -> number(s)``, such as ``np.median``, ``iqm`` or ``worst_decile_mean``; it may
+        not depend on the order of the runs.
+    :param groups: The game of each run, shape (runs,): resampling stays within a game. ``None``: all are alike.
+    :param method: ``"BCa"``, bias-corrected and accelerated, or ``"percentile"``.
+    :raises ValueError: Bad values, groups, level, method or number of resamples.
+    :return: See :func:`bootstrap_samples` for what degenerate samples give.
+    """
+    runs = sample("values", values)
+    if groups is None:
+        parts = [runs]
+    else:
+        labels = np.asarray(groups)
+        if labels.shape != runs.shape:
+            raise ValueError(f"groups has shape {labels.shape} for values {runs.shape}; give one group per run.")
+        parts = [runs[labels == label] for label in np.unique(labels)]
+
+    def pooled(*resampled: Floats, axis: int) -> Any:
+        return statistic(np.concatenate(resampled, axis=axis), axis=axis)
+
+    return bootstrap_samples(parts, pooled, rng=rng, level=level, method=method, n_resamples=n_resamples)
+
+
+def bootstrap_samples(
+    samples: Sequence[Floats],
+    statistic: Callable[..., Any],
+    *,
+    rng: np.random.Generator,
+    level: float = 0.95,
+    method: str = "BCa",
+    n_resamples: int = N_RESAMPLES,
+) -> Interval:
+    """Interval of ``statistic(*samples, axis=-1)``, each sample resampled independently of the others.
+
+    Degenerate samples: one run in a sample gives a NaN interval, since a single run has no spread to resample. If all
+    resamples agree, as those of constant data do, the interval is the point. Where BCa is undefined (its correction
+    needs a statistic that changes when a run is left out) the percentile interval stands in. ``note`` says so.
+
+    :param samples: Arrays (runs,), finite or at least without NaN.
+    :param statistic: ``(*samples, axis) -> number(s)``.
+    """
+    check_level(level)
+    check_choice("method", method, METHODS)
+    check_count("n_resamples", n_resamples)
+    check_generator(rng)
+    estimate = float(statistic(*samples, axis=-1))
+    name = f"{method} bootstrap"
+    if min(map(len, samples)) < 2:
+        return Interval(estimate, math.nan, math.nan, level, name, "one run has no spread to resample")
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # scipy warns of what the notes below say
+        result = scipy.stats.bootstrap(
+            samples,
+            statistic,
+            n_resamples=n_resamples,
+            batch=max(1, BATCH_NUMBERS // sum(map(len, samples))),
+            vectorized=True,
+            confidence_level=level,
+            method=method,
+            **generator_argument(scipy.stats.bootstrap, rng),
+        )
+    resampled = result.bootstrap_distribution
+    if resampled.min() == resampled.max():
+        return Interval(estimate, estimate, estimate, level, name, "every resample gives the same value")
+    low, high = map(float, result.confidence_interval)
+    if math.isfinite(low) and math.isfinite(high):
+        return Interval(estimate, low, high, level, name)
+    low, high = np.quantile(resampled, [0.5 - 0.5 * level, 0.5 + 0.5 * level])
+    return Interval(estimate, float(low), float(high), level, "percentile bootstrap", f"{method} is undefined here")
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """A curve with an interval at each of its points, all of shape (points,)."""
+
+    estimate: Floats
+    low: Floats
+    high: Floats
+    level: float
+    method: str
+
+
+def mean_band(
+    curves: ArrayLike | Mapping[str, ArrayLike],
+    *,
+    rng: np.random.Generator,
+    level: float = 0.95,
+    n_resamples: int = N_RESAMPLES,
+) -> Band:
+    """Mean learning curve with pointwise percentile bootstrap intervals over whole runs (paper, figure of MinAtar).
+
+    A run without a value (NaN) at a point is left out there; a point that no run has is NaN. One run per game gives
+    a NaN band.
+
+    :param curves: Shape (runs, points), or that for each game: then the mean over games of their means, stratified.
+    :raises ValueError: Curves of the wrong shape, of no run, infinite, or of different lengths over games.
+    """
+    check_level(level)
+    check_count("n_resamples", n_resamples)
+    check_generator(rng)
+    games = curves if isinstance(curves, Mapping) else {"": curves}
+    checked = [_curves(f"curves[{name!r}]" if name else "curves", array) for name, array in games.items()]
+    if len({array.shape[1] for array in checked}) != 1:
+        raise ValueError(f"curves have {[array.shape[1] for array in checked]} points; give every game the same.")
+    estimate = np.mean([_weighted_means(np.ones((1, len(array))), array)[0] for array in checked], axis=0)
+    method = "percentile bootstrap, pointwise"
+    if min(map(len, checked)) < 2:
+        empty = np.full_like(estimate, np.nan)
+        return Band(estimate, empty, empty, level, method)
+    resampled = np.zeros((n_resamples, len(estimate)))
+    for array in checked:
+        runs = len(array)
+        counts = rng.multinomial(runs, np.full(runs, 1.0 / runs), size=n_resamples).astype(np.float64)
+        resampled += _weighted_means(counts, array) / len(checked)
+    low, high = np.full((2, len(estimate)), np.nan)
+    known = np.isfinite(estimate)
+    tails = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+    low[known], high[known] = np.nanquantile(resampled[:, known], tails, axis=0)
+    return Band(estimate, low, high, level, method)
+
+
+def _curves(name: str, values: ArrayLike) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{name} has shape {array.shape}; give one curve per run, shape (runs, points).")
+    if np.isinf(array).any():
+        raise ValueError(f"{name} holds an infinity; give finite values, and NaN where a run has none.")
+    return array
+
+
+def _weighted_means(weights: Floats, curves: Floats) -> Floats:
+    """Means of the curves (runs, points) under each row of weights (rows, runs), over the runs that have a value."""
+    present = np.isfinite(curves)
+    total = weights @ present
+    sums = weights @ np.where(present, curves, 0.0)
+    return np.divide(sums, total, out=np.full_like(sums, np.nan), where=total > 0)

@@ -1,0 +1,141 @@
+"""Claims about the shape of a distribution over seeds: narrow or wide, one mode or several (paper, section 8.1)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike
+
+from sb3_robust_be.evaluation.bootstrap import bootstrap_samples
+from sb3_robust_be.evaluation.comparisons import Comparison
+from sb3_robust_be.evaluation.hartigan import dip, dip_null
+from sb3_robust_be.evaluation.intervals import Interval
+from sb3_robust_be.evaluation.profiles import dkw_width
+from sb3_robust_be.evaluation.validation import (
+    N_RESAMPLES,
+    Floats,
+    check_choice,
+    check_level,
+    sample,
+)
+from sb3_robust_be.evaluation.verdicts import Verdict, attainable_p, decide
+
+SPREADS: tuple[str, ...] = ("iqr", "std")
+
+
+def spread_ratio(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    measure: str = "iqr",
+    level: float = 0.95,
+    n_resamples: int = N_RESAMPLES,
+) -> Interval:
+    """``spread(x)/spread(y)`` of independent samples, with a bootstrap interval.
+
+    The bootstrap is of the share ``s = spread(x)/(spread(x) + spread(y))``, ½ if neither varies, which has no division
+    by zero, turned back by ``s/(1 − s)``. It is BCa for the standard deviation, and percentile for the interquartile
+    range, whose jackknife is inconsistent; that covers too often with few runs. One run in a sample gives NaN.
+
+    :param measure: ``"iqr"``, interquartile range, blind to a few outliers, or ``"std"``.
+    """
+    check_choice("measure", measure, SPREADS)
+    samples = [sample("x", x), sample("y", y)]
+    if min(map(len, samples)) < 2:
+        check_level(level)
+        return Interval(math.nan, math.nan, math.nan, level, "bootstrap", "one run has no spread")
+    method = "percentile" if measure == "iqr" else "BCa"
+    part = bootstrap_samples(samples, _SHARES[measure], rng=rng, level=level, method=method, n_resamples=n_resamples)
+    return replace(part, estimate=_ratio(part.estimate), low=_ratio(part.low), high=_ratio(part.high))
+
+
+def narrower(
+    claim: str,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    measure: str = "iqr",
+    level: float = 0.95,
+    n_resamples: int = N_RESAMPLES,
+) -> Verdict:
+    """The claim "x varies less over seeds than y": :func:`spread_ratio` is below 1.
+
+    The test is Mood's (1954) rank test of scale on deviations from the samples' medians for the interquartile range,
+    which like it is robust to outliers, and Brown and Forsythe's (1974) for the standard deviation.
+    """
+    interval = spread_ratio(x, y, rng=rng, measure=measure, level=level, n_resamples=n_resamples)
+    first, second = (values - np.median(values) for values in (sample("x", x), sample("y", y)))
+    seeds, statistic, p_value = (len(first), len(second)), math.nan, math.nan
+    if not (first.any() or second.any()):
+        statistic, p_value = 0.0, 1.0
+    elif min(seeds) > 1:
+        test = scipy.stats.mood if measure == "iqr" else scipy.stats.levene  # the latter centres by the median
+        statistic, p_value = map(float, test(first, second))
+    name = "Mood's rank test of scale" if measure == "iqr" else "Brown–Forsythe"
+    found = Comparison(name, interval.estimate, interval, statistic, p_value, seeds)
+    return decide(claim, found, 1.0, "below", attainable_p(*seeds))
+
+
+def _iqr_share(x: Floats, y: Floats, axis: int) -> Any:
+    low, high = np.quantile(x, [0.25, 0.75], axis=axis)
+    y_low, y_high = np.quantile(y, [0.25, 0.75], axis=axis)
+    return _part(high - low, y_high - y_low)
+
+
+def _std_share(x: Floats, y: Floats, axis: int) -> Any:
+    return _part(np.std(x, axis=axis, ddof=1), np.std(y, axis=axis, ddof=1))
+
+
+def _part(of_x: Any, of_y: Any) -> Any:
+    total = np.asarray(of_x + of_y)
+    return np.divide(of_x, total, out=np.full(total.shape, 0.5), where=total > 0.0)
+
+
+_SHARES = {"iqr": _iqr_share, "std": _std_share}
+
+
+def _ratio(share: float) -> float:
+    return math.inf if share == 1.0 else share / (1.0 - share)
+
+
+def bimodal(
+    claim: str,
+    values: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    negligible: float = 0.05,
+    level: float = 0.95,
+    n_resamples: int = 2_000,
+) -> Verdict:
+    """The claim "the distribution over seeds has more than one mode", by Hartigan's dip.
+
+    The lower end of the interval is the dip less the ``level`` quantile of a uniform sample's dip: above 0 where the
+    test rejects a single mode. The upper end adds the Dvoretzky–Kiefer–Wolfowitz width, since two distributions'
+    dips differ by no more than the distributions. The claim does not hold if the dip is below ``negligible`` even so,
+    which takes many seeds (about 740 at the defaults): few cannot show that a second mode is absent.
+
+    :param values: Shape (runs,), finite.
+    :param negligible: Half the mass that a second mode may hold, in (0, ¼).
+    """
+    check_level(level)
+    if not 0.0 < negligible < 0.25:
+        raise ValueError(f"negligible is {negligible}; give a dip between 0 and 0.25.")
+    runs = sample("values", values)
+    observed = dip(runs)
+    null = dip_null(len(runs), rng=rng, n_resamples=n_resamples)
+    width = dkw_width(len(runs), level)
+    low, high = max(0.0, observed - float(np.quantile(null, level))), min(0.25, observed + width)
+    interval = Interval(observed, low, high, level, "dip's null quantile below, DKW above")
+    seeds = (len(runs),)
+    if high < negligible:
+        p_value = min(1.0, 2.0 * math.exp(-2.0 * len(runs) * (negligible - observed) ** 2))
+        small = Comparison("DKW bound of the dip", observed, interval, observed, p_value, seeds)
+        return decide(claim, small, negligible)
+    p_value = float(np.count_nonzero(null >= observed) + 1) / (n_resamples + 1)
+    return decide(claim, Comparison("Hartigan's dip", observed, interval, observed, p_value, seeds), 0.0)

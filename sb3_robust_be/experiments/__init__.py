@@ -1,0 +1,36 @@
+"""Experiments: their runs as data, a folder of files as the truth, and a runner for any engine.
+
+A run is a spec, a JSON-able dict that says everything about it, with ``"function": "module:function"`` naming what
+executes it. A unit is a list of runs that one worker executes in one go. :func:`run_units` executes what is not done.
+"""
+
+from sb3_robust_be.experiments.runner import Summary, run_units
+from sb3_robust_be.experiments.specs import Spec, run_id
+from sb3_robust_be.experiments.store import (
+    Counts,
+    load_arrays,
+    load_failures,
+    load_results,
+    run_directory,
+    status,
+)
+from sb3_robust_be.experiments.units import RunFunction, RunnerError
+from sb3_robust_be.experiments.writer import RunWriter
+from sb3_robust_be.files import StoreError
+
+__all__ = [
+    "Counts",
+    "RunFunction",
+    "RunWriter",
+    "RunnerError",
+    "Spec",
+    "StoreError",
+    "Summary",
+    "load_arrays",
+    "load_failures",
+    "load_results",
+    "run_directory",
+    "run_id",
+    "run_units",
+    "status",
+]

@@ -1,0 +1,157 @@
+"""The command: runs, then the table, the verdict and the picture."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+from sb3_robust_be.experiments.compare.picture import make_plots, stacked_png
+from sb3_robust_be.experiments.compare.setup import (
+    ALGORITHMS,
+    SELECTION_SEEDS,
+    Setup,
+    check_algorithms,
+    look_at,
+    make_specs,
+)
+from sb3_robust_be.experiments.compare.summary import as_text, summarise, verdict
+from sb3_robust_be.experiments.control import load_curves, load_finals, lowest_for_failed
+from sb3_robust_be.experiments.experiment import Results
+from sb3_robust_be.experiments.grids import make_units
+from sb3_robust_be.experiments.options import add_runner_options, exit_code, number_of_jobs, runner_options
+from sb3_robust_be.experiments.runner import run_units
+from sb3_robust_be.experiments.specs import Spec
+from sb3_robust_be.experiments.store import load_failures
+from sb3_robust_be.files import write_atomically
+
+DEFAULT_ALGORITHMS = "qlc,qrc_huber,dqn"
+DEFAULT_RATE = "2^-10"
+
+
+def _rate(text: str) -> float:
+    base, sign, exponent = text.replace("**", "^").partition("^")
+    value = float(base) ** float(exponent) if sign else float(text)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no step size between 0 and 1; write 0.001 or 2^-10")
+    return value
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return value
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sb3-robust-be compare",
+        description="Train algorithms on an environment over many seeds, and say which one is better, by how much and "
+        "how surely. Interrupted, the same command continues.",
+    )
+    parser.add_argument("--env", required=True, help="gymnasium id")
+    parser.add_argument(
+        "--algos", default=DEFAULT_ALGORITHMS, help=f"of {', '.join(ALGORITHMS)} (default: %(default)s)"
+    )
+    parser.add_argument("--baseline", help="what the others are compared with (default: dqn, or the last algorithm)")
+    parser.add_argument("--seeds", type=_positive, default=30, help="per algorithm (default: %(default)s)")
+    parser.add_argument("--steps", type=_positive, default=20_000, help="environment steps (default: %(default)s)")
+    parser.add_argument(
+        "--learning-rates",
+        type=_rate,
+        nargs="+",
+        default=[_rate(DEFAULT_RATE)],
+        metavar="RATE",
+        help=f"several: each algorithm's best one over {len(SELECTION_SEEDS)} other seeds is used (default: "
+        f"{DEFAULT_RATE})",
+    )
+    parser.add_argument("--net-arch", type=_positive, nargs="+", metavar="UNITS", help="hidden units (default: 64 64)")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="of the results (default: compare/ENV)")
+    add_runner_options(parser)
+    return parser
+
+
+def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str], Setup]:
+    parser = _parser()
+    args = parser.parse_args(argv)
+    try:
+        algorithms = check_algorithms(args.algos.split(","))
+        setup = look_at(args.env, args.net_arch)
+    except ValueError as error:
+        parser.error(str(error))
+    args.baseline = args.baseline or ("dqn" if "dqn" in algorithms else algorithms[-1])
+    if args.baseline not in algorithms:
+        parser.error(f"--baseline {args.baseline!r} is not among --algos {args.algos}")
+    args.out = args.out or Path("compare") / args.env.replace("/", "-")
+    if importlib.util.find_spec("matplotlib") is None:
+        # Before the work, not after it.
+        import matplotlib  # noqa: F401
+    return args, algorithms, setup
+
+
+def _report_failures(out: Path, specs: Sequence[Spec]) -> None:
+    for spec, failure in zip(specs, load_failures(out, specs), strict=True):
+        if failure is not None:
+            print(f"{spec['algorithm']}, seed {spec['seed']}: {failure['error']}")
+
+
+def _run(args: argparse.Namespace, specs: list[Spec]) -> bool:
+    """Whether all of them have ended."""
+    units = make_units(specs, number_of_jobs(args))
+    left = run_units(units, args.out, **runner_options(args)).left
+    _report_failures(args.out, specs)
+    if left or args.shard is not None:
+        print(f"{left} runs of this shard are left. Without --shard the same command waits for all and reports.")
+    return left == 0 and args.shard is None
+
+
+def _choose_rates(args: argparse.Namespace, algorithms: list[str], setup: Setup) -> dict[str, float] | None:
+    """Each algorithm's best step size on seeds that are not reported; ``None`` while runs are left."""
+    rates = args.learning_rates
+    if len(rates) == 1:
+        return dict.fromkeys(algorithms, rates[0])
+    print(f"Choosing step sizes on {len(SELECTION_SEEDS)} seeds that are not reported.")
+    specs = {
+        (name, rate): make_specs(setup, name, [rate], SELECTION_SEEDS, args.steps)
+        for name in algorithms
+        for rate in rates
+    }
+    if not _run(args, [spec for own in specs.values() for spec in own]):
+        return None
+    finals = lowest_for_failed({str(key): load_finals(Results(args.out), own) for key, own in specs.items()})
+    means = {key: x.mean() for key, x in finals.items()}
+    return {name: max((means[str((name, rate))], rate) for rate in rates)[1] for name in algorithms}
+
+
+def main(argv: list[str]) -> int:
+    """
+    :param argv: The command's arguments.
+    :return: The exit code: 1 if a run failed.
+    """
+    args, algorithms, setup = _parse(argv)
+    return exit_code("sb3-robust-be compare", lambda: _compare(args, algorithms, setup))
+
+
+def _compare(args: argparse.Namespace, algorithms: list[str], setup: Setup) -> int:
+    rates = _choose_rates(args, algorithms, setup)
+    if rates is None:
+        return 0
+    specs = {name: make_specs(setup, name, [rates[name]], range(args.seeds), args.steps) for name in algorithms}
+    if not _run(args, [spec for own in specs.values() for spec in own]):
+        return 0
+    finals = {name: load_finals(Results(args.out), own) for name, own in specs.items()}
+    rows = summarise(finals, rates, args.baseline)
+    print(f"\nReturn per step over the last quarter of {args.steps} steps on {args.env}:\n")
+    print(as_text(rows, args.baseline))
+    if any(row.failed for row in rows):
+        print("Failed seeds (diverged, or no episode finished) count as the lowest return of any seed.")
+    sentence = verdict(rows, finals, args.env)
+    print(f"\n{sentence}\n")
+    curves = {name: load_curves(Results(args.out), own) for name, own in specs.items()}
+    plots = make_plots(args.env, finals, curves, args.steps)
+    picture = args.out / "compare.png"
+    write_atomically(picture, stacked_png(plots))
+    print(f"Picture: {picture}")
+    return int(any(row.failed for row in rows))

@@ -1,0 +1,109 @@
+"""Which runs a comparison on an environment consists of."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+from gymnasium import spaces
+
+from sb3_robust_be.experiments.control import POPULATION, SINGLE, control_spec
+from sb3_robust_be.experiments.domains import DOMAINS, Domain, own_arguments, shared_arguments
+from sb3_robust_be.experiments.specs import Spec
+
+ALGORITHMS = ("dqn", "qrc", "qrc_huber", "qlc", "gq", "gq_huber", "sbeed", "qrdqn")
+# Seeds that choose the step size, none of which is reported.
+SELECTION_SEEDS = range(10_000, 10_010)
+# In another environment than the paper's: all of a short run's transitions, Cart-pole's network.
+_DEFAULT_BUFFER, _DEFAULT_NETWORK = 100_000, (64, 64)
+_MINATAR_FEATURES = {"__import__": "sb3_robust_be.qrc.extractors:MinAtarCNN"}
+_SMALLEST_NATURE = 36
+
+
+class Setup(NamedTuple):
+    """An environment, and how its agents are made."""
+
+    domain: Domain
+    policy: str
+    stacked: bool
+    """Whether agents are trained in lock-step; else one by one, a process each"""
+    small_images: bool
+
+
+def check_algorithms(names: Sequence[str]) -> list[str]:
+    """
+    :param names: Of algorithms.
+    :return: The same.
+    :raises ValueError: For unknown, repeated or too few ones.
+    """
+    for name in names:
+        if name not in ALGORITHMS:
+            near = difflib.get_close_matches(name, ALGORITHMS, n=1, cutoff=0.0)[0]
+            raise ValueError(f"{name!r} is no algorithm; did you mean {near!r}? There are {', '.join(ALGORITHMS)}.")
+    if len(set(names)) < len(names) or not names:
+        raise ValueError(f"{','.join(names)!r} must name one or more algorithms, each once.")
+    return list(names)
+
+
+def look_at(env_id: str, net_arch: Sequence[int] | None) -> Setup:
+    """
+    :param env_id: A gymnasium id.
+    :param net_arch: Hidden units; ``None``: the paper's for its domains, 64-64 for others.
+    :return: How agents learn in it.
+    :raises ValueError: For an id that is not registered, or an action space that is not Discrete.
+    """
+    try:
+        env = gym.make(env_id)
+    except gym.error.UnregisteredEnv as error:
+        raise ValueError(f"{env_id!r} is not registered with gymnasium. {error}") from error
+    if not isinstance(env.action_space, spaces.Discrete):
+        raise ValueError(f"{env_id!r} has the action space {env.action_space}; these algorithms need a Discrete one.")
+    space = env.observation_space
+    env.close()
+    known = next((domain for domain in DOMAINS.values() if domain.env == env_id), None)
+    domain = known or Domain(env_id, env_id, _DEFAULT_NETWORK, _DEFAULT_BUFFER, 0)
+    if net_arch is not None:
+        domain = Domain(domain.name, env_id, tuple(net_arch), domain.buffer_size, 0, domain.huber_threshold)
+    if isinstance(space, spaces.Dict):
+        return Setup(domain, "MultiInputPolicy", False, False)
+    if isinstance(space, spaces.Box) and len(space.shape) == 3:
+        return Setup(domain, "CnnPolicy", False, sorted(space.shape)[1] < _SMALLEST_NATURE)
+    return Setup(domain, "MlpPolicy", True, False)
+
+
+def make_specs(
+    setup: Setup, algorithm: str, learning_rates: Sequence[float], seeds: Sequence[int], steps: int
+) -> list[Spec]:
+    """
+    :param setup: Of :func:`look_at`.
+    :param algorithm: Its name.
+    :param learning_rates: One or more.
+    :param seeds: One or more.
+    :param steps: Environment steps.
+    :return: A run for each learning rate and seed.
+    """
+    shared = shared_arguments(setup.domain)
+    stacked = setup.stacked and algorithm != "qrdqn"
+    if setup.policy == "CnnPolicy":
+        # The network of the images, without hidden layers after it.
+        shared["policy_kwargs"] = {"net_arch": []}
+        if setup.small_images:
+            shared["policy_kwargs"]["features_extractor_class"] = _MINATAR_FEATURES
+    if not stacked:
+        shared["device"] = "cpu"
+    own: dict[str, Any] = own_arguments(setup.domain, algorithm)
+    return [
+        control_spec(
+            algorithm,
+            setup.domain.env,
+            steps,
+            seed,
+            {**shared, **own, "learning_rate": rate},
+            policy=setup.policy,
+            function=POPULATION if stacked else SINGLE,
+        )
+        for rate in learning_rates
+        for seed in seeds
+    ]

@@ -1,0 +1,44 @@
+"""The paper's experiments, each in a module of its own; loaded by name."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+
+from sb3_robust_be.experiments.experiment import Experiment
+
+_HOMES = {
+    "objectives": "objectives",
+    "fixed-points": "fixed_points",
+    "projected-fixed-points": "projected_fixed_points",
+    "projected-losses": "projected_losses",
+    "prediction": "prediction",
+    "control": "control",
+    "target-networks": "target_networks",
+    "threshold": "threshold",
+    "saddlepoint": "saddlepoint",
+    "minatar": "minatar",
+}
+
+
+def names() -> tuple[str, ...]:
+    """
+    :return: In the paper's order.
+    """
+    return tuple(_HOMES)
+
+
+def load_declared(name: str) -> Experiment:
+    """
+    :param name: One of :func:`names`.
+    :return: The experiment.
+    :raises ValueError: If there is none of that name.
+    """
+    if name not in _HOMES:
+        near = difflib.get_close_matches(name, _HOMES, n=1, cutoff=0.0)[0]
+        raise ValueError(
+            f"{name!r} is no experiment; did you mean {near!r}? There are {', '.join(_HOMES)}, and files that end in "
+            ".py or .yml."
+        )
+    found: Experiment = importlib.import_module(f"{__name__}.{_HOMES[name]}").EXPERIMENT
+    return found

@@ -1,0 +1,80 @@
+"""Figure 8: what target networks do to each algorithm."""
+
+from __future__ import annotations
+
+from sb3_robust_be.evaluation import Verdict, combined, greater
+from sb3_robust_be.experiments.control import lowest_for_failed
+from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, finals, stages
+from sb3_robust_be.experiments.declared.contenders import FEW_RATES, RATES
+from sb3_robust_be.experiments.declared.control_report import control_analysis
+from sb3_robust_be.experiments.experiment import Analysis, Experiment, Results
+
+DOMAINS = ("acrobot", "cart-pole", "mountain-car")
+ALGORITHMS = ("dqn", "qrc", "qrc_huber")
+REFRESH = (1, 50, 500)
+"""In steps; 1 is no target network"""
+
+
+def _label(algorithm: str, refresh: int) -> str:
+    return f"{algorithm}, refresh {refresh}"
+
+
+def _contenders(rates: tuple[float, ...], refresh: tuple[int, ...] = REFRESH) -> tuple[Contender, ...]:
+    return tuple(
+        Contender(_label(a, r), a, {"learning_rate": rates}, {"target_update_interval": None if r == 1 else r})
+        for a in ALGORITHMS
+        for r in refresh
+    )
+
+
+PRESETS = {
+    "smoke": ControlPreset(
+        ("cart-pole",), _contenders((2.0**-10,)), seeds=2, selection_seeds=1, steps=0.002, compile=False
+    ),
+    "laptop": ControlPreset(DOMAINS, _contenders(FEW_RATES), seeds=30, selection_seeds=5, steps=0.4),
+    "paper": ControlPreset(DOMAINS, _contenders(RATES), seeds=100, selection_seeds=10),
+}
+
+
+def _analyse(preset: ControlPreset, results: Results) -> Analysis:
+    analysis = control_analysis(preset, results)
+    claims: list[Verdict] = []
+    for algorithm in ALGORITHMS[1:]:
+        parts = [
+            greater(
+                f"{domain}: {algorithm} without a target is above refresh {r}",
+                own[_label(algorithm, 1)],
+                own[_label(algorithm, r)],
+            )
+            for domain, own in _ranked(preset, results).items()
+            for r in REFRESH[1:]
+        ]
+        claims += [combined(f"{algorithm} is best without a target network on every domain", parts), *parts]
+    for domain, own in _ranked(preset, results).items():
+        claims.append(
+            greater(
+                f"{domain}: DQN with refresh 50 is above DQN without a target",
+                own[_label("dqn", 50)],
+                own[_label("dqn", 1)],
+            )
+        )
+    analysis.verdicts = claims
+    return analysis
+
+
+def _ranked(preset: ControlPreset, results: Results) -> dict:
+    return {domain: lowest_for_failed(own) for domain, own in finals(preset, results).items()}
+
+
+EXPERIMENT = Experiment(
+    name="target-networks",
+    figure="figure 8",
+    summary="Target networks: DQN, QRC and QRC-Huber with refresh 1, 50 and 500",
+    claims=(
+        "QRC and QRC-Huber perform better without target networks.",
+        "DQN needs target networks.",
+    ),
+    presets=PRESETS,
+    stages=stages,
+    analyse=_analyse,
+)

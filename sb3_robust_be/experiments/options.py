@@ -1,0 +1,62 @@
+"""Arguments of the runner, for every command that executes runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from sb3_robust_be.experiments.processes import cores
+from sb3_robust_be.experiments.units import RunnerError
+
+
+def add_runner_options(parser: argparse.ArgumentParser) -> None:
+    """
+    :param parser: Of a command that executes runs.
+    """
+    group = parser.add_argument_group("execution")
+    group.add_argument("--jobs", type=int, metavar="N", help="processes (default: one per core)")
+    group.add_argument(
+        "--executor", metavar="ENGINE", help="serial, dask://HOST:PORT or module:factory (default: processes)"
+    )
+    group.add_argument("--shard", metavar="I/N", help="only this part of the runs, for job arrays")
+    group.add_argument("--retry-failed", action="store_true", help="execute runs again that have failed")
+    group.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def number_of_jobs(args: argparse.Namespace) -> int:
+    """
+    :param args: Of a parser with :func:`add_runner_options`.
+    :return: Processes.
+    """
+    return int(args.jobs or cores())
+
+
+def runner_options(args: argparse.Namespace) -> dict[str, Any]:
+    """
+    :param args: Of a parser with :func:`add_runner_options`.
+    :return: Keyword arguments of :func:`~sb3_robust_be.experiments.runner.run_units`.
+    """
+    return {
+        "jobs": args.jobs,
+        "executor": args.executor,
+        "shard": args.shard,
+        "retry_failed": args.retry_failed,
+        "progress": not args.quiet,
+    }
+
+
+def exit_code(program: str, work: Callable[[], int]) -> int:
+    """
+    :param program: Named in messages.
+    :param work: What the command does.
+    :return: Its exit code; 130 after Ctrl-C, 2 after one line for a mistake in the call or a folder that fails.
+    """
+    try:
+        return work()
+    except KeyboardInterrupt:
+        return 130
+    except (ValueError, OSError, RunnerError) as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 2

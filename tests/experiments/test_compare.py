@@ -1,0 +1,251 @@
+"""``compare``: which runs it makes, what it says of them, and what it leaves behind."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from sb3_robust_be import cli
+from sb3_robust_be.experiments.compare import command
+from sb3_robust_be.experiments.compare.setup import SELECTION_SEEDS, check_algorithms, look_at, make_specs
+from sb3_robust_be.experiments.compare.summary import as_text, summarise, verdict
+from sb3_robust_be.experiments.control import POPULATION, SINGLE
+from sb3_robust_be.experiments.specs import loads
+
+SMALL = ["--seeds", "3", "--steps", "300", "--net-arch", "8", "--executor", "serial", "--quiet"]
+
+
+def run(*arguments: str) -> int:
+    return cli.main(["compare", *arguments])
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """A comparison with a choice among step sizes, and the folder."""
+    out = tmp_path_factory.mktemp("compare")
+    arguments = ["--env", "CartPole-v1", "--algos", "qlc,dqn", "--learning-rates", "2^-10", "0.01", "--out", str(out)]
+    assert run(*arguments, *SMALL) == 0
+    return arguments, out
+
+
+def specs_in(out):
+    return [loads(path.read_text()) for path in (out / "runs").glob("*/spec.json")]
+
+
+def test_the_runs(compared):
+    _, out = compared
+    specs = specs_in(out)
+    selection = [s for s in specs if s["seed"] in SELECTION_SEEDS]
+    reported = [s for s in specs if s["seed"] in range(3)]
+    assert len(selection) == 2 * 2 * len(SELECTION_SEEDS)
+    assert len(reported) == 2 * 3
+    assert len(specs) == len(selection) + len(reported)
+    for algorithm in ("qlc", "dqn"):
+        assert len({s["arguments"]["learning_rate"] for s in reported if s["algorithm"] == algorithm}) == 1
+    assert all(s["steps"] == 300 and s["arguments"]["policy_kwargs"] == {"net_arch": [8]} for s in specs)
+
+
+def test_the_step_size_is_the_best_on_the_selection_seeds(compared):
+    _, out = compared
+    finals: dict = {}
+    for path in (out / "runs").glob("*"):
+        spec = loads((path / "spec.json").read_text())
+        if spec["seed"] in SELECTION_SEEDS:
+            own = finals.setdefault(spec["algorithm"], {}).setdefault(spec["arguments"]["learning_rate"], [])
+            own.append(loads((path / "result.json").read_text())["final"])
+    for algorithm, by_rate in finals.items():
+        lowest = np.nanmin(list(finals[algorithm].values()))
+        best = max(by_rate, key=lambda rate, own=by_rate, low=lowest: np.nan_to_num(own[rate], nan=low).mean())
+        chosen = {
+            s["arguments"]["learning_rate"] for s in specs_in(out) if s["algorithm"] == algorithm and s["seed"] < 3
+        }
+        assert chosen == {best}
+
+
+def test_it_leaves_a_picture(compared):
+    picture = image.imread(compared[1] / "compare.png")
+    assert min(picture.shape[:2]) > 500
+    assert picture[..., :3].std() > 0.05
+
+
+def test_the_same_command_finds_everything_done(compared, capsys):
+    arguments, out = compared
+    before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")}
+    assert run(*arguments, *SMALL) == 0
+    assert {path: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")} == before
+    printed = capsys.readouterr().out
+    assert re.search(r"^qlc +0\.\d+ +3 ", printed, re.MULTILINE)
+    assert "P(above dqn)" in printed
+    assert " on CartPole-v1 " in printed
+
+
+def test_more_seeds_keep_those_that_are_done(compared):
+    arguments, out = compared
+    before = set(out.glob("runs/*/result.json"))
+    assert run(*arguments, *SMALL, "--seeds", "4") == 0
+    assert len(set(out.glob("runs/*/result.json")) - before) == 2
+
+
+def test_a_shard_does_not_report(tmp_path, capsys):
+    arguments = ["--env", "CartPole-v1", "--algos", "qlc,dqn", "--out", str(tmp_path), *SMALL]
+    assert run(*arguments, "--shard", "1/2") == 0
+    assert not (tmp_path / "compare.png").exists()
+    assert "Without --shard" in capsys.readouterr().out
+    assert run(*arguments, "--shard", "2/2") == 0
+    assert run(*arguments) == 0
+    assert (tmp_path / "compare.png").exists()
+
+
+def test_failed_runs_are_reported_and_count(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command, "_rate", lambda text: 1e30)
+    arguments = ["--env", "CartPole-v1", "--algos", "qrc", "--learning-rates", "1e30", "--out", str(tmp_path)]
+    with pytest.warns(UserWarning, match="members have failed"):
+        # The command has worked, and its exit code says that runs have not.
+        assert run(*arguments, *SMALL) == 1
+    printed = capsys.readouterr().out
+    assert re.search(r"^qrc .* 3 +–$", printed, re.MULTILINE)
+    assert "Every run on CartPole-v1 has failed" in printed
+
+
+# --- environments ---
+
+
+def test_the_papers_domains_have_the_papers_settings():
+    setup = look_at("RobustBE/MountainCar1000-v0", None)
+    assert (setup.domain.net_arch, setup.domain.buffer_size, setup.stacked) == ((32, 32), 4_000, True)
+    (spec,) = make_specs(setup, "qrc_huber", [0.5], [7], 10)
+    assert spec["arguments"]["huber_threshold"] == 2.0
+    assert (spec["function"], spec["seed"], spec["steps"]) == (POPULATION, 7, 10)
+
+
+@pytest.mark.parametrize(
+    ("env", "policy", "stacked"),
+    [("FrozenLake-v1", "MlpPolicy", True), ("MinAtar/Breakout-v0", "CnnPolicy", False)],
+)
+def test_other_environments(env, policy, stacked):
+    setup = look_at(env, None)
+    assert (setup.policy, setup.stacked) == (policy, stacked)
+    (spec,) = make_specs(setup, "dqn", [0.5], [7], 10)
+    assert spec["function"] == (POPULATION if stacked else SINGLE)
+
+
+def test_qrdqn_is_a_single_agent():
+    (spec,) = make_specs(look_at("CartPole-v1", None), "qrdqn", [0.5], [7], 10)
+    assert spec["function"] == SINGLE
+
+
+@pytest.mark.parametrize("env", ["MinAtar/Breakout-v0", "SmallDict-v0"])
+def test_images_and_dict_observations_run(env, tmp_path, monkeypatch):
+    import gymnasium as gym
+
+    if env not in gym.registry:
+        gym.register(env, lambda: gym.wrappers.TimeLimit(_DictEnv(), 20))
+    monkeypatch.setattr(command, "_rate", lambda text: 0.001)
+    arguments = ["--env", env, "--algos", "qlc,dqn,qrdqn", "--seeds", "2", "--steps", "60", "--out", str(tmp_path)]
+    assert run(*arguments, "--executor", "serial", "--quiet") in (0, 1)
+    assert len(list(tmp_path.glob("runs/*/result.json"))) == 6
+
+
+class _DictEnv(__import__("gymnasium").Env):
+    def __init__(self):
+        from gymnasium import spaces
+
+        self.observation_space = spaces.Dict({"x": spaces.Box(-1.0, 1.0, (2,)), "n": spaces.Discrete(3)})
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), float(action), False, False, {}
+
+
+# --- what the numbers say ---
+
+FINALS = {
+    "qlc": np.array([10.0, 11.0, 12.0, 13.0, 9.0, 10.0]),
+    "dqn": np.array([1.0, 2.0, np.nan, 0.0, 1.0, 2.0]),
+    "qrc": np.array([10.0, 10.5, 12.5, 13.0, 9.0, 10.0]),
+}
+
+
+def test_the_table():
+    rows = summarise(FINALS, dict.fromkeys(FINALS, 0.001), "dqn")
+    assert [row.algorithm for row in rows] == ["qlc", "qrc", "dqn"]
+    qlc, _, dqn = rows
+    assert qlc.mean.estimate == pytest.approx(65 / 6)
+    assert qlc.mean.low < 65 / 6 < qlc.mean.high
+    assert (qlc.median, qlc.worst_decile, qlc.failed, qlc.seeds) == (10.5, 9.0, 0, 6)
+    assert qlc.beats_baseline is not None
+    assert qlc.beats_baseline.estimate == 1.0
+    # The failed seed counts as the lowest return, 0.
+    assert (dqn.failed, dqn.mean.estimate, dqn.beats_baseline) == (1, 1.0, None)
+    text = as_text(rows, "dqn")
+    assert len({len(line.rstrip()) > 60 for line in text.splitlines()}) == 1
+
+
+def test_the_sentence_says_what_is_resolved_and_what_is_not():
+    rows = summarise(FINALS, dict.fromkeys(FINALS, 0.001), "dqn")
+    sentence = verdict(rows, FINALS, "Cart")
+    assert re.match(
+        r"qlc \(10\.83\) is above dqn \(1, p = \S+\) on Cart over 6 seeds; against qrc 6 seeds do not", sentence
+    )
+    alike = {"qlc": FINALS["qlc"], "qrc": FINALS["qrc"]}
+    rows = summarise(alike, dict.fromkeys(alike, 0.001), "qrc")
+    assert verdict(rows, alike, "Cart") == "No difference between qlc and qrc on Cart is resolved by 6 seeds."
+
+
+def test_the_sentence_corrects_for_many_comparisons():
+    rng = np.random.default_rng(3)
+    finals = {"best": rng.normal(0.62, 1.0, 30), **{f"other{i}": rng.normal(0.0, 1.0, 30) for i in range(12)}}
+    rows = summarise(finals, dict.fromkeys(finals, 0.1), "other0")
+    pairs = {k: finals[k] for k in ("best", "other0")}
+    alone = verdict(summarise(pairs, dict.fromkeys(pairs, 0.1), "other0"), pairs, "X")
+    together = verdict(rows, finals, "X")
+    assert alone.startswith("best (")
+    assert together.count("p = ") < 12
+
+
+# --- mistakes ---
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--env", "CartPole-v9"], "CartPole-v9"),
+        (["--env", "Pendulum-v1"], "Discrete"),
+        (["--env", "CartPole-v1", "--algos", "qlk"], "did you mean 'qlc'"),
+        (["--env", "CartPole-v1", "--algos", "qlc,qlc"], "each once"),
+        (["--env", "CartPole-v1", "--seeds", "0"], "less than 1"),
+        (["--env", "CartPole-v1", "--learning-rates", "2"], "no step size"),
+        (["--env", "CartPole-v1", "--algos", "qlc", "--baseline", "dqn"], "not among"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, says, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        run(*arguments)
+    assert stopped.value.code == 2
+    assert says in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_step_sizes_may_be_powers():
+    assert command._rate("2^-3") == command._rate("2**-3") == command._rate("0.125") == 0.125
+    with pytest.raises(argparse.ArgumentTypeError):
+        command._rate("-1")
+
+
+def test_algorithms_are_checked():
+    assert check_algorithms(["qlc", "qrdqn"]) == ["qlc", "qrdqn"]
+    with pytest.raises(ValueError, match="one or more"):
+        check_algorithms([])
+
+
+def test_specs_are_json():
+    (spec,) = make_specs(look_at("MinAtar/Breakout-v0", None), "dqn", [0.5], [7], 10)
+    assert json.loads(json.dumps(spec)) == spec

@@ -1,0 +1,241 @@
+"""Control runs: what is executed, what is stored, and how the best settings are chosen."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from stable_baselines3.common.monitor import load_results as load_monitor
+
+from sb3_robust_be.evaluation import binned_curve, final_performance
+from sb3_robust_be.experiments import run_units
+from sb3_robust_be.experiments.control import (
+    SINGLE,
+    control_spec,
+    load_curves,
+    load_finals,
+    lowest_for_failed,
+)
+from sb3_robust_be.experiments.control_grid import (
+    FIRST_SELECTION_SEED,
+    Contender,
+    ControlPreset,
+    cells,
+    selection_scores,
+    stages,
+)
+from sb3_robust_be.experiments.declared import load_declared
+from sb3_robust_be.experiments.domains import DOMAINS, own_arguments, shared_arguments
+from sb3_robust_be.experiments.experiment import Results
+from sb3_robust_be.experiments.grids import make_units, settings_of
+from sb3_robust_be.experiments.store import run_directory
+from sb3_robust_be.population import Population
+
+TINY = {
+    "policy_kwargs": {"net_arch": [8]},
+    "buffer_size": 200,
+    "learning_starts": 20,
+    "train_freq": 1,
+    "batch_size": 8,
+    "learning_rate": 1e-3,
+}
+
+
+def tiny(algorithm="qrc_huber", seed=0, steps=150, **more):
+    arguments = {**TINY, **more.pop("arguments", {})}
+    return control_spec(algorithm, "CartPole-v1", steps, seed, arguments, **more)
+
+
+@pytest.fixture(scope="module")
+def population_runs(tmp_path_factory):
+    out = tmp_path_factory.mktemp("population")
+    specs = [tiny(seed=s, arguments={"learning_rate": rate}) for rate in (1e-3, 1e-2) for s in (0, 1)]
+    assert run_units([specs], out, executor="serial", progress=False) == (4, 0, 0)
+    return out, specs
+
+
+def test_a_populations_runs_are_its_members(population_runs):
+    out, specs = population_runs
+    arguments = {**TINY, "learning_rate": [1e-3, 1e-2]}
+    population = Population("qrc_huber", "MlpPolicy", "CartPole-v1", (0, 1), verbose=0, **arguments).learn(150)
+    for spec, episodes, curve in zip(specs, population.returns, load_curves(Results(out), specs), strict=True):
+        arrays = Results(out).arrays(spec)
+        np.testing.assert_array_equal(arrays["returns"], episodes.returns)
+        np.testing.assert_array_equal(arrays["lengths"], episodes.lengths)
+        np.testing.assert_array_equal(curve, binned_curve(episodes.lengths, episodes.returns, 150, 100))
+        (result,) = Results(out).of([spec])
+        assert result["final"] == final_performance(episodes.lengths, episodes.returns, 150)
+        assert (result["diverged_at"], result["members"]) == (None, 4)
+
+
+def test_the_monitor_file_is_sb3s(population_runs):
+    out, specs = population_runs
+    table = load_monitor(str(run_directory(out, specs[0])))
+    arrays = Results(out).arrays(specs[0])
+    np.testing.assert_array_equal(table["r"], arrays["returns"])
+    np.testing.assert_array_equal(table["l"], arrays["lengths"])
+
+
+def test_a_run_does_not_depend_on_the_unit(population_runs, tmp_path):
+    out, specs = population_runs
+    run_units([specs[2:3]], tmp_path, executor="serial", progress=False)
+    assert load_finals(Results(tmp_path), specs[2:3]) == load_finals(Results(out), specs[2:3])
+
+
+def test_a_diverged_run_is_done_and_has_no_return(tmp_path):
+    specs = [tiny(seed=0), tiny(seed=0, arguments={"learning_rate": 1e30})]
+    with pytest.warns(UserWarning, match="1 of 2 members"):
+        assert run_units([specs], tmp_path, executor="serial", progress=False).done == 2
+    healthy, diverged = Results(tmp_path).of(specs)
+    assert healthy["diverged_at"] is None
+    assert diverged["diverged_at"] > 20
+    assert np.isnan(diverged["final"])
+    assert np.isnan(load_finals(Results(tmp_path), specs)).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "qrdqn", "qlc"])
+def test_single_agents(algorithm, tmp_path):
+    specs = [tiny(algorithm, seed=s, function=SINGLE, arguments={"device": "cpu"}) for s in (0, 1)]
+    assert run_units([specs], tmp_path, executor="serial", progress=False).done == 2
+    for spec in specs:
+        arrays = Results(tmp_path).arrays(spec)
+        assert arrays["lengths"].sum() <= 150
+        # Cart-pole pays 1 per step.
+        np.testing.assert_array_equal(arrays["returns"], arrays["lengths"])
+
+
+def test_a_single_dqn_refuses_another_loss(tmp_path):
+    spec = tiny("dqn", function=SINGLE, arguments={"huber_threshold": 10.0})
+    assert run_units([[spec]], tmp_path, executor="serial", progress=False).failed == 1
+    (failure,) = Results(tmp_path).failures([spec])
+    assert "huber_threshold is 10.0" in failure["error"]
+
+
+def test_lowest_for_failed():
+    found = lowest_for_failed({"a": np.array([1.0, np.nan]), "b": np.array([-5.0, np.inf])})
+    assert {name: x.tolist() for name, x in found.items()} == {"a": [1.0, -5.0], "b": [-5.0, -5.0]}
+    assert lowest_for_failed({"a": np.array([np.nan])})["a"].tolist() == [0.0]
+
+
+def test_settings_of_a_grid():
+    assert settings_of({"a": [1, 2], "b": [3]}) == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]
+    assert settings_of({}) == [{}]
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3, 8])
+def test_units_hold_every_run_once_and_one_population_each(jobs):
+    specs = [tiny(a, seed=s) for a in ("dqn", "qlc", "qrc") for s in range(40)]
+    specs += [tiny("qrdqn", seed=s, function=SINGLE) for s in range(3)]
+    units = make_units(specs, jobs)
+    assert sorted(json.dumps(s) for unit in units for s in unit) == sorted(map(json.dumps, specs))
+    assert all(len({s["algorithm"] for s in unit}) == 1 and len(unit) <= 32 for unit in units)
+    assert sum(len(unit) == 1 for unit in units) >= 3
+    assert [len(unit) for unit in units] == sorted((len(unit) for unit in units), reverse=True)
+
+
+def test_settings_that_may_differ_share_a_population_and_others_do_not():
+    rates = [tiny(arguments={"learning_rate": rate}) for rate in (1e-3, 1e-2)]
+    networks = [tiny(arguments={"policy_kwargs": {"net_arch": [n]}}) for n in (4, 8)]
+    assert len(make_units(rates, 1)) == 1
+    assert len(make_units(networks, 1)) == 2
+
+
+# --- the best settings are chosen on other seeds ---
+
+
+class Made(Results):
+    """Results from a rule instead of runs."""
+
+    def __init__(self, rule):
+        super().__init__("nowhere")
+        self.rule = rule
+
+    def of(self, specs):
+        return [{"final": self.rule(spec)} for spec in specs]
+
+
+PRESET = ControlPreset(
+    ("cart-pole", "acrobot"),
+    (
+        Contender("fast", "qrc", {"learning_rate": [0.1, 0.2]}),
+        Contender("fixed", "dqn", {"learning_rate": [0.1]}, {"huber_threshold": 3.0}),
+    ),
+    seeds=4,
+    selection_seeds=2,
+    seeds_of={"acrobot": 2},
+)
+
+
+def by_rate(spec):
+    """0.2 is the better one on Cart-pole, 0.1 on Acrobot; reported seeds would say the opposite."""
+    sign = 1.0 if (spec["env"] == "CartPole-v1") == (spec["seed"] >= FIRST_SELECTION_SEED) else -1.0
+    return sign * spec["arguments"]["learning_rate"]
+
+
+def test_selection_and_reported_seeds_are_disjoint():
+    selection, reported = stages(PRESET, Made(by_rate))
+    assert {spec["seed"] for spec in selection} == {10_000, 10_001}
+    assert {spec["seed"] for spec in reported} == {0, 1, 2, 3}
+    # Nothing is to choose for the second contender.
+    assert {spec["algorithm"] for spec in selection} == {"qrc"}
+    assert sum(spec["env"] == "Acrobot-v1" for spec in reported) == 2 * 2
+
+
+def test_the_best_setting_on_the_selection_seeds_is_reported():
+    found = cells(PRESET, Made(by_rate))
+    assert found["cart-pole", "fast"].setting == {"learning_rate": 0.2}
+    assert found["acrobot", "fast"].setting == {"learning_rate": 0.1}
+    assert found["cart-pole", "fixed"].specs[0]["arguments"]["huber_threshold"] == 3.0
+
+
+def test_one_setting_for_all_domains_goes_by_ranks():
+    shared = ControlPreset(
+        **{**PRESET.__dict__, "one_setting": True, "domains": ("cart-pole", "acrobot", "mountain-car")}
+    )
+    scale = {"CartPole-v1": 1.0, "Acrobot-v1": -100.0, "RobustBE/MountainCar1000-v0": 1.0}
+    found = cells(shared, Made(lambda spec: scale[spec["env"]] * spec["arguments"]["learning_rate"]))
+    # Two of three domains prefer 0.2; by means, Acrobot would decide.
+    assert {found[key, "fast"].setting["learning_rate"] for key in shared.domains} == {0.2}
+
+
+def test_a_diverged_run_spoils_its_setting():
+    def rule(spec):
+        rate = spec["arguments"]["learning_rate"]
+        return np.nan if rate == 0.2 and spec["seed"] == FIRST_SELECTION_SEED else rate
+
+    scores = selection_scores(PRESET, "cart-pole", PRESET.contenders[0], Made(rule))
+    np.testing.assert_allclose(scores, [0.1, 0.15])  # the lowest of all, 0.1, in place of NaN
+
+
+# --- the declared experiments ---
+
+CONTROL = ("control", "target-networks", "threshold", "saddlepoint", "minatar")
+
+
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
+@pytest.mark.parametrize("name", CONTROL)
+def test_every_preset_declares_runs_that_can_be_told_apart(name, scale):
+    preset = load_declared(name).preset(scale)
+    selection_first = next(stages(preset, Made(lambda spec: 0.0)))
+    keys = {json.dumps(spec, sort_keys=True) for spec in selection_first}
+    assert len(keys) == len(selection_first)
+    assert len({contender.label for contender in preset.contenders}) == len(preset.contenders)
+
+
+def test_the_papers_sizes():
+    preset = load_declared("control").preset("paper")
+    assert (preset.seeds, preset.steps, len(preset.domains)) == (100, 1.0, 5)
+    by_label = {c.label: c for c in preset.contenders}
+    assert len(settings_of(by_label["qrc_huber"].grid)) == 6
+    assert {"dqn", "dqn, squared loss", "qlc", "qlc, same sign", "qlc, clipped h", "sbeed"} < by_label.keys()
+    assert load_declared("target-networks").preset("paper").seeds == 100
+    assert load_declared("minatar").preset("paper").steps_of("breakout") == 5_000_000
+
+
+def test_the_papers_settings():
+    assert shared_arguments(DOMAINS["cart-pole"])["policy_kwargs"] == {"net_arch": [64, 64]}
+    assert own_arguments(DOMAINS["mountain-car"], "qrc_huber") == {"huber_threshold": 2.0}
+    assert own_arguments(DOMAINS["acrobot"], "gq_huber") == {"huber_threshold": 1.0}
+    assert own_arguments(DOMAINS["acrobot"], "dqn")["target_update_interval"] == 64
+    assert [DOMAINS[d].steps for d in ("cliff-world", "lunar-lander")] == [50_000, 250_000]

@@ -1,0 +1,198 @@
+"""``experiment list | show | run | status | report``, for declared experiments and the user's own."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from sb3_robust_be import cli
+from sb3_robust_be.evaluation import Outcome
+from sb3_robust_be.experiments.control_grid import ControlPreset, stages
+from sb3_robust_be.experiments.declared import load_declared, names
+from sb3_robust_be.experiments.experiment import Analysis, Experiment, Results, load_experiment
+
+ENGINE = ["--executor", "serial", "--quiet"]
+
+OWN_YAML = """
+env: CartPole-v1
+steps: 200
+seeds: 3
+selection_seeds: 2
+net_arch: [8]
+buffer_size: 300
+compile: false
+algorithms:
+  qlc:
+    learning_rate: [0.001, 0.01]
+  slow dqn:
+    algorithm: dqn
+    learning_rate: 0.001
+    target_update_interval: 50
+"""
+
+OWN_PYTHON = """
+from sb3_robust_be.experiments.experiment import Analysis, Experiment
+
+def stages(preset, results):
+    yield [{"function": "runner_functions:square", "seed": seed} for seed in range(preset)]
+
+def analyse(preset, results):
+    (specs,) = stages(preset, results)
+    return Analysis(notes=[f"sum {sum(r['square'] for r in results.of(specs))}"])
+
+EXPERIMENT = Experiment("squares", "nowhere", "Squares", ("They add up.",), {"laptop": 4}, stages, analyse)
+"""
+
+
+def experiment(*arguments: str) -> int:
+    return cli.main(["experiment", *arguments])
+
+
+def test_list_names_them_all(capsys):
+    assert experiment("list") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(names())
+    assert len(lines) == 10
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_experiment_is_complete(name, capsys):
+    declared = load_declared(name)
+    assert declared.name == name
+    assert declared.claims
+    assert set(declared.presets) == {"smoke", "laptop", "paper"}
+    assert experiment("show", name, "--scale", "paper") == 0
+    printed = capsys.readouterr().out
+    assert all(claim in printed for claim in declared.claims)
+    assert all(reading.default in printed and reading.why in printed for reading in declared.readings)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A user's own experiment, run and reported."""
+    folder = tmp_path_factory.mktemp("own")
+    path = folder / "mine.yml"
+    path.write_text(OWN_YAML)
+    arguments = [str(path), "--out", str(folder)]
+    assert experiment("run", *arguments, *ENGINE) == 0
+    assert experiment("report", *arguments) == 0
+    return folder, arguments
+
+
+def test_a_yaml_file_is_an_experiment(own, capsys):
+    folder, arguments = own
+    preset = load_experiment(folder / "mine.yml").preset("laptop")
+    assert isinstance(preset, ControlPreset)
+    done = [len(specs) for specs in stages(preset, Results(folder / "mine-laptop"))]
+    assert done == [2 * 2, 2 * 3]
+    assert experiment("status", *arguments) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "mine, stage 1: 4 done, 0 failed, 0 running, 0 left",
+        "mine, stage 2: 6 done, 0 failed, 0 running, 0 left",
+    ]
+
+
+def test_the_report_has_verdicts_figures_and_tables(own):
+    folder, _ = own
+    page = (folder / "reports-laptop" / "mine.html").read_text(encoding="utf-8")
+    assert any(str(outcome) in page for outcome in Outcome)
+    assert "slow dqn" in page
+    assert "sb3-robust-be experiment run" in page
+    assert page.count("<svg") >= 2
+    beside = {path.name for path in (folder / "reports-laptop" / "mine").iterdir()}
+    assert {"distributions.csv", "distributions.png", "learning-curves.csv", "returns.csv", "returns.md"} <= beside
+
+
+def test_the_dqn_of_the_file_is_what_it_says(own):
+    folder, _ = own
+    _, reported = stages(load_experiment(folder / "mine.yml").preset("laptop"), Results(folder / "mine-laptop"))
+    slow = [spec for spec in reported if spec["algorithm"] == "dqn"]
+    assert len(slow) == 3
+    assert all(spec["arguments"]["target_update_interval"] == 50 for spec in slow)
+    assert all(spec["arguments"]["policy_kwargs"] == {"net_arch": [8]} for spec in slow)
+
+
+def test_a_python_file_is_an_experiment(tmp_path, capsys):
+    path = tmp_path / "squares.py"
+    path.write_text(OWN_PYTHON)
+    arguments = [str(path), "--out", str(tmp_path)]
+    assert experiment("report", *arguments) == 1
+    assert "4 runs left" in capsys.readouterr().err
+    assert experiment("run", *arguments, *ENGINE) == 0
+    assert experiment("report", *arguments) == 0
+    assert "sum 14" in (tmp_path / "reports-laptop" / "squares.html").read_text(encoding="utf-8")
+
+
+def test_shards_wait_for_each_other(tmp_path, capsys):
+    path = tmp_path / "mine.yml"
+    path.write_text(OWN_YAML)
+    arguments = ["run", str(path), "--out", str(tmp_path), *ENGINE]
+    assert experiment(*arguments, "--shard", "1/2") == 0
+    first = len(list(tmp_path.glob("mine-laptop/runs/*/result.json")))
+    assert experiment(*arguments, "--shard", "2/2") == 0
+    assert experiment(*arguments, "--shard", "1/2") == 0
+    assert len(list(tmp_path.glob("mine-laptop/runs/*/result.json"))) == 10
+    assert first < 10
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("env: CartPole-v1\nsteps: 10\n", "lacks the key 'algorithms'"),
+        ("env: X\nsteps: 10\nalgorithms: {}\nseed: 3\n", "unknown key 'seed'"),
+        ("- 1\n", "holds list"),
+    ],
+)
+def test_mistakes_in_a_file(content, says, tmp_path, capsys):
+    path = tmp_path / "bad.yml"
+    path.write_text(content)
+    assert experiment("show", str(path)) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "controll"], "did you mean 'control'"),
+        (["run", "control", "--scale", "huge"], "scale is 'huge'"),
+        (["run", "nothing.yml"], "nothing.yml"),
+        (["run", "control", "--scale", "smoke", "--shard", "3/2"], "shard is '3/2'"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, says, capsys, tmp_path):
+    assert experiment(*arguments, "--out", str(tmp_path)) == 2
+    error = capsys.readouterr().err.strip()
+    assert says in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_file_without_an_experiment(tmp_path):
+    path = tmp_path / "empty.py"
+    path.write_text("")
+    with pytest.raises(ValueError, match="defines no EXPERIMENT"):
+        load_experiment(path)
+
+
+def test_failures_are_in_the_report(tmp_path, capsys):
+    path = tmp_path / "fails.py"
+    path.write_text(
+        OWN_PYTHON.replace("runner_functions:square", "runner_functions:mixed").replace(
+            '"seed": seed}', '"seed": seed, "ends": "fail"}'
+        ).replace("sum {sum(r['square'] for r in results.of(specs))}", "nothing")
+    )  # fmt: skip
+    assert experiment("run", str(path), "--out", str(tmp_path), *ENGINE) == 1
+    assert experiment("report", str(path), "--out", str(tmp_path)) == 0
+    page = (tmp_path / "reports-laptop" / "squares.html").read_text(encoding="utf-8")
+    assert len(re.findall("the member(&#x27;|&#39;|')s own reason", page)) == 4
+
+
+def test_an_analysis_starts_empty():
+    assert Analysis().verdicts == Analysis().plots == []
+    assert Analysis().verdicts is not Analysis().verdicts
+
+
+def test_an_unknown_scale_names_those_there_are():
+    one = Experiment("x", "y", "z", (), {"laptop": 1}, lambda p, r: iter(()), lambda p, r: Analysis())
+    with pytest.raises(ValueError, match="x has laptop"):
+        one.preset("paper")
