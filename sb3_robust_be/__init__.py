@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sb3_robust_be.envs import register_envs
 
 if TYPE_CHECKING:
+    from sb3_robust_be.population import Population
     from sb3_robust_be.qrc import GQ, QLC, QRC, GQHuber, MinAtarCNN, QRCHuber
     from sb3_robust_be.sbeed import SBEED
 
@@ -24,10 +25,11 @@ _HOME = {
     "SBEED": "sb3_robust_be.sbeed",
     "GQHuber": "sb3_robust_be.qrc",
     "MinAtarCNN": "sb3_robust_be.qrc",
+    "Population": "sb3_robust_be.population",
     "QRCHuber": "sb3_robust_be.qrc",
 }
 
-__all__ = ["GQ", "QLC", "QRC", "SBEED", "GQHuber", "MinAtarCNN", "QRCHuber", "__version__"]
+__all__ = ["GQ", "QLC", "QRC", "SBEED", "GQHuber", "MinAtarCNN", "Population", "QRCHuber", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

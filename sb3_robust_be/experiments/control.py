@@ -7,7 +7,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.specs import Spec
 from sb3_robust_be.experiments.writer import RunWriter
 from sb3_robust_be.files import write_atomically
+
+if TYPE_CHECKING:
+    from sb3_robust_be.population import Population
 
 CURVE_POINTS = 100
 POPULATION = "sb3_robust_be.experiments.control:train_population"
@@ -68,12 +71,22 @@ def train_population(specs: Sequence[Spec], writers: Sequence[RunWriter], report
     :param writers: One per spec.
     :param report_progress: Takes the finished fraction.
     """
+    started = time.time()
+    population = train_members(specs, report_progress)
+    finish_members(population, specs, writers, time.time() - started)
+
+
+def train_members(specs: Sequence[Spec], report_progress: ReportProgress) -> Population:
+    """
+    :param specs: As of :func:`train_population`.
+    :param report_progress: Takes the finished fraction.
+    :return: A trained population, one member per spec.
+    """
     from sb3_robust_be.population import Member, Population
 
     first = specs[0]
     shared = {k: v for k, v in first["arguments"].items() if all(s["arguments"].get(k, _ABSENT) == v for s in specs)}
     members = [Member(spec["seed"], {k: v for k, v in spec["arguments"].items() if k not in shared}) for spec in specs]
-    started = time.time()
     population = Population(
         first["algorithm"],
         first["policy"],
@@ -84,13 +97,21 @@ def train_population(specs: Sequence[Spec], writers: Sequence[RunWriter], report
         verbose=0,
         **_constructed(shared),
     )
-    population.learn(first["steps"], callback=lambda p: report_progress(p.num_timesteps / first["steps"]))
-    seconds = time.time() - started
-    for writer, spec, episodes, failed_at in zip(
-        writers, specs, population.returns, population.failed_at.tolist(), strict=True
-    ):
-        share = {"seconds": seconds / len(specs), "members": len(specs)}
-        _write(writer, spec, episodes.lengths, episodes.returns, failed_at if failed_at >= 0 else None, share)
+    return population.learn(first["steps"], callback=lambda p: report_progress(p.num_timesteps / first["steps"]))
+
+
+def finish_members(population: Population, specs: Sequence[Spec], writers: Sequence[RunWriter], seconds: float) -> None:
+    """Write every member's files.
+
+    :param population: Of :func:`train_members`.
+    :param specs: Its members'.
+    :param writers: One per spec.
+    :param seconds: That all took.
+    """
+    share = {"seconds": seconds / len(specs), "members": len(specs)}
+    failed_at = population.failed_at.tolist()
+    for writer, spec, episodes, step in zip(writers, specs, population.returns, failed_at, strict=True):
+        _write(writer, spec, episodes.lengths, episodes.returns, step if step >= 0 else None, share)
 
 
 def train_single(specs: Sequence[Spec], writers: Sequence[RunWriter], report_progress: ReportProgress) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 from sb3_robust_be.experiments.control import POPULATION
 from sb3_robust_be.experiments.specs import Spec, dumps
 
+# Functions that execute many runs as one population.
+STACKED = (POPULATION, "sb3_robust_be.experiments.cliff_maps:train")
 # The best number of members per process with 64-64 networks; more do not fit its cache.
 LARGEST_UNIT = 32
 
@@ -32,7 +34,7 @@ def make_units(specs: Iterable[Spec], jobs: int, largest: int = LARGEST_UNIT) ->
     groups: dict[str, list[Spec]] = {}
     units = []
     for spec in specs:
-        if spec["function"] == POPULATION:
+        if spec["function"] in STACKED:
             groups.setdefault(_population_of(spec), []).append(spec)
         else:
             units.append([spec])

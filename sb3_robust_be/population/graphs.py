@@ -72,7 +72,7 @@ def _trace(function: Function, inputs: Sequence[th.Tensor], compiled: bool) -> F
 
 def _warn(what: str, error: Exception, remedy: str) -> None:
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    warnings.warn(f"The update of this population {what} ({reason}). {remedy}", stacklevel=6)
+    warnings.warn(f"The update of this population {what} ({reason}). {remedy}", stacklevel=8)
 
 
 def simplify(graph: fx.GraphModule) -> None:

@@ -1,4 +1,4 @@
-"""The paper's experiments, each in a module of its own; loaded by name."""
+"""The paper's experiments, and those of ours that explain them, each in a module of its own; loaded by name."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _HOMES = {
     "threshold": "threshold",
     "saddlepoint": "saddlepoint",
     "minatar": "minatar",
+    "cliff-maps": "cliff_maps",
 }
 
 
