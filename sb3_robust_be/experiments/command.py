@@ -122,7 +122,8 @@ def _parser() -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=help, description=help)
         sub.set_defaults(run=run)
         if name != "list":
-            sub.add_argument("name", metavar="NAME", help="of an experiment, or a .py or .yml file")
+            optional: dict[str, Any] = {"nargs": "?", "default": ALL} if name == "status" else {}
+            sub.add_argument("name", metavar="NAME", help="of an experiment, or a .py or .yml file", **optional)
             sub.add_argument(
                 "--scale", default="laptop", metavar="SCALE", help=f"{', '.join(SCALES)} (default: laptop)"
             )
@@ -132,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     command("list", _list, "the experiments")
     command("show", _show, "claims, readings and size of one")
     add_runner_options(command("run", _run, "make the runs that are not done"))
-    command("status", _status, "how many runs are done; NAME may be `all`")
+    command("status", _status, "how many runs are done, of NAME or of all")
     command("report", _report, "figures, tables and verdicts; NAME may be `all`, which also makes an index")
     return parser
 

@@ -24,7 +24,7 @@ def lower(claim: str, x: ArrayLike, y: ArrayLike, factor: float = 1.0) -> Verdic
     """
     first, second = worst_for_diverged(x, y)
     if np.allclose(first, second, rtol=ROUNDING, atol=0.0):
-        return _equal(claim, factor)
+        return _equal(claim, (1.0 / factor - 1.0) * float(first.mean()), 0.0)
     return greater(claim, second / factor, first, method="paired")
 
 
@@ -40,16 +40,15 @@ def lower_ratio(claim: str, x: ArrayLike, y: ArrayLike, factor: float = 1.0) -> 
     first, second = np.log(np.asarray(x, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
     ratios = second - first
     if np.abs(ratios).max() < ROUNDING:
-        return _equal(claim, factor)
+        return _equal(claim, 1.0, factor)
     if np.ptp(ratios) < ROUNDING:
         return computed(claim, math.exp(ratios[0]), factor, "above")
     found = greater(claim, second, first, method="paired", margin=math.log(factor))
     return replace(found, estimate=math.exp(found.estimate), interval=exponential(found.interval))
 
 
-def _equal(claim: str, factor: float) -> Verdict:
-    verdict = computed(claim, 1.0, factor, "above")
-    return replace(verdict, reason="the errors are equal, but for rounding")
+def _equal(claim: str, value: float, bound: float) -> Verdict:
+    return replace(computed(claim, value, bound, "above"), reason="the errors are equal, but for rounding")
 
 
 def exponential(interval: Interval) -> Interval:

@@ -30,7 +30,7 @@ def number_of_jobs(args: argparse.Namespace) -> int:
     :param args: Of a parser with :func:`add_runner_options`.
     :return: Processes.
     """
-    return int(args.jobs or cores())
+    return 1 if args.executor == "serial" else int(args.jobs or cores())
 
 
 def runner_options(args: argparse.Namespace) -> dict[str, Any]:

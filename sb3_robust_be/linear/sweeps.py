@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from itertools import pairwise
 from threading import Lock
 
 import numpy as np
@@ -105,13 +104,15 @@ class SweepResult:
     """Results by ``[algorithm, alpha, eta, seed]``.
 
     :param auc: Mean of the metric over the evaluations; infinite for a run that diverged.
-    :param final: The metric at the end; infinite for a run that diverged.
+    :param late: Mean of the metric over the evaluations in the last quarter of the steps, likewise.
+    :param final: The metric at the end, likewise.
     :param diverged_at: Updates done when a weight was first seen beyond ``1e12`` or not finite, at an evaluation;
         0 for a run that did not diverge.
     """
 
     settings: Settings
     auc: Floats
+    late: Floats
     final: Floats
     diverged_at: NDArray[np.int64]
 
@@ -127,9 +128,33 @@ def sweep(problem: Problem, settings: Settings, progress: Callable[[float], None
 
     :param progress: Called with the finished fraction, from 0 to 1.
     """
+    return sweep_metrics(problem, settings, (settings.metric,), progress)[settings.metric]
+
+
+def sweep_metrics(
+    problem: Problem,
+    settings: Settings,
+    metrics: Sequence[str],
+    progress: Callable[[float], None] | None = None,
+    taken: NDArray[np.int32] | None = None,
+) -> dict[str, SweepResult]:
+    """As :func:`sweep`, with several metrics of the same runs; ``settings.metric`` is replaced by each of them.
+
+    :param metrics: Values of :attr:`Settings.metric`.
+    :param taken: The seeds' trajectories, of :func:`~sb3_robust_be.linear.transitions.sample_trajectories`, where they
+        are at hand: they are the same in every sweep of a problem.
+    :return: By metric.
+    """
+    by_metric = {name: replace(settings, metric=name) for name in metrics}
+    if not by_metric:
+        raise ValueError("metrics is empty; give at least one, such as 'msve'.")
+    expected = (len(settings.seeds), settings.steps)
+    if taken is None:
+        taken = sample_trajectories(problem, settings.steps, settings.seeds)
+    elif taken.shape != expected:
+        raise ValueError(f"taken has shape {taken.shape}; give {expected}, a row of steps per seed.")
     shape = (len(settings.chosen), len(settings.alphas) * len(settings.etas), len(settings.seeds))
-    auc, final, diverged = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64)
-    taken = sample_trajectories(problem, settings.steps, settings.seeds)
+    summaries, diverged = np.empty((len(by_metric), 3, *shape)), np.empty(shape, dtype=np.int64)
     tasks = list(_tasks(settings))
     finished, lock = 0, Lock()
 
@@ -137,8 +162,8 @@ def sweep(problem: Problem, settings: Settings, progress: Callable[[float], None
         nonlocal finished
         k, cells, seeds = task
         alpha, alpha_h = (rate[cells] for rate in settings.grid)
-        out = _run(problem, settings, settings.chosen[k], alpha, alpha_h, taken[seeds])
-        auc[k, cells, seeds], final[k, cells, seeds], diverged[k, cells, seeds] = out
+        runs = Runs(problem, settings.chosen[k], settings.optimizer, alpha, alpha_h, taken[seeds], settings.compiled)
+        summaries[:, :, k, cells, seeds], diverged[k, cells, seeds] = _run(problem, settings, list(by_metric), runs)
         with lock:
             finished += 1
             if progress is not None:
@@ -150,7 +175,11 @@ def sweep(problem: Problem, settings: Settings, progress: Callable[[float], None
         for _ in pool.map(work, tasks):
             pass
     full = (shape[0], len(settings.alphas), len(settings.etas), shape[2])
-    return SweepResult(settings, auc.reshape(full), final.reshape(full), diverged.reshape(full))
+    diverged = diverged.reshape(full)
+    return {
+        name: SweepResult(own, auc, late, final, diverged)
+        for (name, own), (auc, late, final) in zip(by_metric.items(), summaries.reshape(-1, 3, *full), strict=True)
+    }
 
 
 def _cores() -> int:
@@ -168,29 +197,25 @@ def _tasks(settings: Settings) -> Iterator[tuple[int, slice, slice]]:
                 yield k, slice(cell, min(cell + LANES, cells)), slice(seed, end)
 
 
-def _run(
-    problem: Problem,
-    settings: Settings,
-    chosen: Algorithm,
-    alpha: Floats,
-    alpha_h: Floats,
-    taken: NDArray[np.int32],
-) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """AUC, final metric and divergence of a block of the grid, each ``(cells, seeds)``."""
-    runs = Runs(problem, chosen, settings.optimizer, alpha, alpha_h, taken, settings.compiled)
-    total = np.zeros((len(alpha), len(taken)))
-    value = total
-    diverged = np.zeros(total.shape, dtype=np.int64)
+def _run(problem: Problem, settings: Settings, metrics: Sequence[str], runs: Runs) -> tuple[Floats, NDArray[np.int64]]:
+    """AUC, late mean and final value of each metric, ``(metrics, 3, cells, seeds)``, and divergence."""
+    seeds = len(runs.taken)
+    total, late, value = (np.zeros((len(metrics), runs.cells, seeds)) for _ in range(3))
+    diverged = np.zeros((runs.cells, seeds), dtype=np.int64)
     ends = np.linspace(0, settings.steps, settings.evaluations + 1).astype(int)
-    for begin, end in pairwise(ends):
+    is_late = ends > 0.75 * settings.steps
+    for begin, end, in_last_quarter in zip(ends[:-1], ends[1:], is_late[1:], strict=True):
         runs.advance(int(end - begin))
         # Rows of theta and theta_h together; a NaN fails the comparison as well.
         sane = (np.abs(runs.state[:, : 2 * runs.D, : runs.cells]) <= DIVERGENCE_BOUND).all(axis=1)
         diverged[(diverged == 0) & ~sane.T] = end
         gone = (diverged > 0).T
-        theta = np.where(gone[:, None, :], 0.0, runs.theta)
-        value = np.asarray(OBJECTIVES[settings.metric].value(problem, np.ascontiguousarray(theta.transpose(2, 0, 1))))
-        value[gone.T] = np.inf
+        theta = np.ascontiguousarray(np.where(gone[:, None, :], 0.0, runs.theta).transpose(2, 0, 1))
+        for m, name in enumerate(metrics):
+            value[m] = OBJECTIVES[name].value(problem, theta)
+        value[:, gone.T] = np.inf
         runs.stop(gone)
-        total = total + value
-    return total / settings.evaluations, value, diverged
+        total += value
+        if in_last_quarter:
+            late += value
+    return np.stack([total / settings.evaluations, late / is_late.sum(), value], axis=1), diverged

@@ -144,6 +144,9 @@ class Learner:
             # Apart, so that the loss of h does not scale the step of q.
             for part in (gradient[:, :n_values], gradient[:, n_values:]):
                 norm = th.linalg.vector_norm(part, dim=1, keepdim=True)
+                if self._compiled:
+                    # torch 2.13 fails on a sum fused with a later change in place; sorting one number keeps them apart.
+                    norm = norm.sort(dim=1).values
                 part.mul_((inputs["gradient_bound"] / (norm + _NORM_EPS)).clip(max=1.0))
         gradient[:, n_values:].addcmul_(rows[:, n_values:], inputs["decay"])
         direction = adam_direction(gradient, inputs["mean"], inputs["square"], self.adam, inputs["eps"])

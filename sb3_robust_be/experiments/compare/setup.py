@@ -20,6 +20,8 @@ SELECTION_SEEDS = range(10_000, 10_010)
 _DEFAULT_BUFFER, _DEFAULT_NETWORK = 100_000, (64, 64)
 _MINATAR_FEATURES = {"__import__": "sb3_robust_be.qrc.extractors:MinAtarCNN"}
 _SMALLEST_NATURE = 36
+# From so many steps on the compiler's half minute pays.
+_COMPILED_FROM = 50_000
 
 
 class Setup(NamedTuple):
@@ -102,6 +104,7 @@ def make_specs(
             seed,
             {**shared, **own, "learning_rate": rate},
             policy=setup.policy,
+            compile=stacked and steps >= _COMPILED_FROM,
             function=POPULATION if stacked else SINGLE,
         )
         for rate in learning_rates

@@ -1,0 +1,75 @@
+"""A figure together with the numbers behind it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sb3_robust_be.report import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Row = Mapping[str, Any]
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, eq=False)
+class Plot:
+    """A figure, its numbers and its words.
+
+    :param name: Of its files, without an ending: letters, digits, ``.``, ``_`` and ``-``.
+    :param figure: matplotlib's figure, made without pyplot.
+    :param data: One dict per number drawn; the CSV's rows.
+    :param caption: What it shows and how to read it.
+    :param alt: What it shows, for those who do not see it.
+    """
+
+    name: str
+    figure: Figure
+    data: Sequence[Row]
+    caption: str = ""
+    alt: str = ""
+
+    def png(self) -> bytes:
+        """The picture at 150 dots per inch."""
+        return self._rendered("png", dpi=style.DPI, metadata={"Software": None})
+
+    def svg(self) -> bytes:
+        """The drawing, with text as text; the same bytes for the same figure."""
+        drawing = self._rendered("svg", dpi=style.DPI, metadata={"Date": None, "Creator": None})
+        return printable(drawing.decode("utf-8")).encode("utf-8")  # matplotlib writes labels' control characters as is
+
+    def csv(self) -> bytes:
+        """:attr:`data` in UTF-8, numbers in full precision."""
+        return to_csv(self.data)
+
+    def _rendered(self, kind: str, **options: Any) -> bytes:
+        buffer = io.BytesIO()
+        with style.settings():
+            if self.figure.get_layout_engine() is not None:
+                # Finding the layout takes most of the time; once is enough for all formats.
+                self.figure.draw_without_rendering()
+                self.figure.set_layout_engine("none")
+            self.figure.savefig(buffer, format=kind, **options)
+        return buffer.getvalue()
+
+
+def printable(text: str) -> str:
+    """``text`` with a replacement sign for what neither XML nor UTF-8 can hold, such as a terminal's colour codes."""
+    return _UNPRINTABLE.sub("\ufffd", text)
+
+
+def to_csv(rows: Sequence[Row]) -> bytes:
+    """Rows with the columns of all of them, in the order in which they first occur; absent cells are empty."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    # A numpy scalar's str is in full precision, like that of a float.
+    writer.writerows(rows)
+    return printable(buffer.getvalue()).encode("utf-8")

@@ -1,0 +1,164 @@
+"""The panels of a figure of distributions: half-violins with runs as rain, failed runs, distribution functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy
+
+from sb3_robust_be.evaluation import Interval, ecdf_band
+from sb3_robust_be.report.panels import Floats, stacked
+from sb3_robust_be.report.style import Look
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Inches per algorithm.
+ROW = 0.52
+_DOT = 3.4  # points
+_SCORE_WIDTH = 4.6  # inches, about
+_CROSSES_PER_LINE = 10
+#: The bands of more algorithms would hide each other, those of fewer runs everything.
+_MAX_BANDS, _LEAST_RUNS = 3, 10
+_MOST_RUNS = 500
+
+
+def rain(
+    axis: Axes,
+    entries: Mapping[str, Floats],
+    intervals: Mapping[str, Interval | None],
+    look: Mapping[str, Look],
+    limits: tuple[float, float],
+) -> None:
+    """Per algorithm, from above: the half-violin, the mean with its interval, the runs."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axis.set(xlim=limits, ylim=(len(entries) - 0.5, -0.5))
+    axis.tick_params(left=False)
+    axis.grid(False, axis="y")
+    dot_width = _DOT / (72.0 * _SCORE_WIDTH) * (limits[1] - limits[0])
+    step = _DOT / (72.0 * ROW)
+    for row, (key, values) in enumerate(entries.items()):
+        finite, colour = values[np.isfinite(values)], look[key].colour
+        if finite.size == 0:
+            continue
+        _violin(axis, finite, row - 0.1, look[key])
+        offsets = stacked(finite, dot_width, 0.27, step)
+        axis.plot(
+            finite,
+            row + 0.15 + offsets,
+            linestyle="none",
+            marker="o",
+            markersize=_DOT,
+            color=colour,
+            markeredgecolor="white",
+            markeredgewidth=0.3,
+            label=f"_runs:{key}",
+        )
+        mean = intervals[key]
+        assert mean is not None
+        axis.plot([mean.low, mean.high], [row, row], color="#222222", linewidth=2.2, solid_capstyle="butt", zorder=3)
+        axis.plot(
+            [mean.estimate],
+            [row],
+            marker="d",
+            markersize=6,
+            color="white",
+            markeredgecolor="#222222",
+            markeredgewidth=1.2,
+            zorder=4,
+            label=f"_mean:{key}",
+        )
+
+
+def _violin(axis: Axes, finite: Floats, base: float, look: Look) -> None:
+    low, high = finite.min(), finite.max()
+    height = 0.36
+    if finite.size < 2:
+        return
+    if not np.std(finite) > 1e-9 * np.abs(finite).max():
+        axis.plot([low, low], [base, base - height], color=look.colour, label="_violin:line")
+        return
+    at = np.linspace(low, high, 256)
+    height_at = density(finite, at)
+    top = base - height * height_at / height_at.max()
+    axis.fill_between(at, base, top, color=look.colour, alpha=0.35, linewidth=0.0)
+    axis.plot(at, top, color=look.colour, linewidth=1.2, linestyle=look.line, label="_violin:half")
+
+
+def density(values: Floats, at: Floats) -> Floats:
+    """Gaussian kernel estimate with the bandwidth that best predicts each run from the others.
+
+    Likelihood cross-validation (Silverman, 1986, section 3.4.4) from a third of Scott's bandwidth up to it. Scott's own
+    is made for one mode: on a sample with two it is so wide that the gap between them disappears.
+
+    :param values: Shape (runs,), not all equal.
+    :param at: Where, shape (points,).
+    """
+    ordered = np.sort(values)
+    # Quantiles stand for more runs than the distances between all of them have room for.
+    if len(ordered) > _MOST_RUNS:
+        ordered = np.quantile(ordered, np.linspace(0.0, 1.0, _MOST_RUNS))
+    spread, runs = ordered.std(ddof=1), len(ordered)
+    squares = np.square((ordered[:, None] - ordered) / spread)
+    np.fill_diagonal(squares, np.inf)  # a run does not predict itself
+    scott = runs**-0.2
+    factors = scott * np.geomspace(1.0 / 3.0, 1.0, 20)
+    with np.errstate(divide="ignore"):
+        scores = [np.log(np.exp(-0.5 * squares / f**2).mean(axis=1) / f).mean() for f in factors]
+    best = factors[int(np.argmax(scores))] if np.isfinite(max(scores)) else scott
+    return scipy.stats.gaussian_kde(values, bw_method=best)(at)
+
+
+def failures(axis: Axes, entries: Mapping[str, Floats], look: Mapping[str, Look]) -> None:
+    """A cross per failed run, and how many there are of how many."""
+    axis.set(xlim=(-0.02, 1.02), xticks=[], xlabel="failed")
+    axis.tick_params(left=False)
+    axis.grid(False)
+    axis.set_facecolor("#f4f4f4")
+    axis.spines[:].set_visible(False)
+    for row, (key, values) in enumerate(entries.items()):
+        count = int((~np.isfinite(values)).sum())
+        if count == 0:
+            continue
+        line, place = np.divmod(np.arange(count), _CROSSES_PER_LINE)
+        lines = math.ceil(count / _CROSSES_PER_LINE)
+        axis.plot(
+            # A line that is not full is centred.
+            (place + 0.5) / _CROSSES_PER_LINE
+            + 0.5 * (1.0 - np.minimum(1.0, (count - _CROSSES_PER_LINE * line) / _CROSSES_PER_LINE)),
+            row + 0.1 + line * min(0.13, 0.32 / max(1, lines - 1)),
+            linestyle="none",
+            marker="x",
+            markersize=4 if lines < 4 else 2.8,
+            markeredgewidth=1.1 if lines < 4 else 0.9,
+            color=look[key].colour,
+            label=f"_failed:{key}",
+        )
+        axis.text(0.5, row - 0.1, f"{count} of {len(values)}", ha="center", va="center", fontsize=8)
+
+
+def ecdf(
+    axis: Axes,
+    entries: Mapping[str, Floats],
+    look: Mapping[str, Look],
+    limits: tuple[float, float],
+    higher_is_better: bool,
+    level: float,
+) -> None:
+    """The fraction of all runs up to each value, with a simultaneous band where it is of use."""
+    axis.set(xlim=limits, ylim=(-0.02, 1.02), ylabel="fraction of runs up to it")
+    worst = -math.inf if higher_is_better else math.inf
+    for key, values in entries.items():
+        ranked = np.where(np.isfinite(values), values, worst)
+        at = np.concatenate(([limits[0]], np.unique(ranked[np.isfinite(ranked)]), [limits[1]]))
+        band = ecdf_band(ranked, at, level)
+        axis.step(
+            at, band.estimate, where="post", color=look[key].colour, linestyle=look[key].line, label=f"_ecdf:{key}"
+        )
+        if len(entries) <= _MAX_BANDS and len(values) >= _LEAST_RUNS:
+            axis.fill_between(at, band.low, band.high, step="post", color=look[key].colour, alpha=0.12, linewidth=0.0)

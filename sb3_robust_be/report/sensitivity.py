@@ -1,0 +1,166 @@
+"""Sensitivity to a parameter: every run at every setting, means with intervals, the best setting marked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sb3_robust_be.report.panels import Floats, checked_panels, legend, mean_interval, names, runs, wrapped
+from sb3_robust_be.report.plot import Plot
+from sb3_robust_be.report.sensitivity_panels import Cell, Cells, draw, off_scale, value_labels
+from sb3_robust_be.report.style import WIDTH, Look, looks, new_figure, settings
+from sb3_robust_be.report.tables import number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def sensitivity(
+    name: str,
+    panels: Mapping[str, Mapping[str, Mapping[float, ArrayLike]]],
+    *,
+    parameter: str,
+    measure: str,
+    rng: np.random.Generator,
+    caption: str = "",
+    higher_is_better: bool = True,
+    log: bool = False,
+    worst: float | Mapping[str, float] | None = None,
+    chosen: Mapping[str, Mapping[str, float]] | None = None,
+    level: float = 0.95,
+) -> Plot:
+    """Performance over a parameter on a log₂ axis (the paper's figure of prediction and its ablations).
+
+    Runs that are not finite have failed, and those worse than ``worst`` are off the scale: crosses in the strip below,
+    one line per algorithm. They are not part of the means, and a setting with fewer of them is better than one with
+    more, whatever the means.
+
+    :param name: Of the files.
+    :param panels: Shape (runs,) by panel, algorithm and value of the parameter: positive, or 0 or ∞, which stand
+        beside the axis' ends.
+    :param parameter: The label of the horizontal axis.
+    :param measure: The label of the vertical axis, with its unit.
+    :param rng: For the bootstrap.
+    :param higher_is_better: Which way "best" and "worse" go.
+    :param log: A logarithmic vertical axis; values must be positive.
+    :param worst: Limit of the scale, such as the error before learning, or that by panel.
+    :param chosen: The setting to mark by panel and algorithm, as chosen on selection seeds; ``None``: the best here.
+    :return: Rows ``panel, algorithm, parameter, kind, run, value, low, high, off_scale, best``.
+    """
+    checked = checked_panels(panels, _settings)
+    look = looks(names(checked))
+    cells: dict[str, dict[str, dict[float, Cell]]] = {}
+    for title, entries in checked.items():
+        limit = worst.get(title) if isinstance(worst, Mapping) else worst
+        marked = (chosen or {}).get(title, {})
+        cells[title] = {
+            key: _evaluated(
+                f"panels[{title!r}][{key!r}]", by_value, limit, marked.get(key), higher_is_better, log, rng, level
+            )
+            for key, by_value in entries.items()
+        }
+    some_off = any(not cell.shown.all() for of in cells.values() for by in of.values() for cell in by.values())
+    with settings():
+        figure = _figure(cells, look, parameter, measure, log, some_off)
+    rows = [row for title, entries in cells.items() for key, of in entries.items() for row in _rows(title, key, of)]
+    text = f"Dots: the runs; markers and bars: their means with {100 * level:g} % BCa bootstrap intervals; ring: the "
+    text += "best setting." if chosen is None else "setting chosen on selection seeds."
+    if some_off:
+        text += " Crosses below: runs that failed or are off the scale, left out of the means."
+    alt = f"{measure} over {parameter}. Marked: {'; '.join(_marked(cells, look))}."
+    return Plot(name, figure, rows, f"{caption} {text}".strip(), alt)
+
+
+def _figure(
+    cells: Mapping[str, Cells], look: Mapping[str, Look], parameter: str, measure: str, log: bool, some_off: bool
+) -> Figure:
+    """A panel per title, each with a strip below it if any run is off the scale."""
+    n_rows = math.ceil(len(cells) / 3)
+    n_columns = math.ceil(len(cells) / n_rows)
+    strip = 0.2 + 0.09 * len(look) if some_off else 0.0
+    figure = new_figure((2.9 + strip) * n_rows + 0.45)
+    grid = figure.add_gridspec(n_rows, n_columns)
+    for i, (title, entries) in enumerate(cells.items()):
+        place = grid[divmod(i, n_columns)]
+        inner = place.subgridspec(2, 1, height_ratios=[2.4, strip]) if some_off else [place]
+        axis = lowest = figure.add_subplot(inner[0])
+        axis.set_title(wrapped(title, (WIDTH - 1.0) / n_columns, 10.0), loc="left")
+        draw(axis, entries, look, log)
+        axis.set_ylabel(wrapped(measure, 2.0))
+        if some_off:
+            lowest = figure.add_subplot(inner[1], sharex=axis)
+            off_scale(lowest, entries, look)
+            axis.tick_params(labelbottom=False)
+        lowest.set_xlabel(parameter)
+    legend(figure, look.values())
+    return figure
+
+
+def _marked(cells: Mapping[str, Cells], look: Mapping[str, Look]) -> list[str]:
+    """The best setting of each algorithm in words."""
+    return [
+        f"{title}: {look[key].label} {value_labels(of)[value]} ({number(cell.mean.estimate) if cell.mean else '–'})"
+        for title, entries in cells.items()
+        for key, of in entries.items()
+        for value, cell in of.items()
+        if cell.best
+    ]
+
+
+def _settings(where: str, by_value: Mapping[float, ArrayLike]) -> dict[float, Floats]:
+    if not isinstance(by_value, Mapping) or not by_value:
+        raise ValueError(f"{where} is {by_value!r}; give the runs by value of the parameter.")
+    for value in by_value:
+        if not float(value) >= 0.0:
+            raise ValueError(f"{where} has the value {value!r}; give positive values, 0 or infinity.")
+    ordered = sorted(by_value, key=float)
+    return {float(value): runs(f"{where}[{value!r}]", by_value[value]) for value in ordered}
+
+
+def _evaluated(
+    where: str,
+    by_value: Mapping[float, Floats],
+    worst: float | None,
+    marked: float | None,
+    higher_is_better: bool,
+    log: bool,
+    rng: np.random.Generator,
+    level: float,
+) -> dict[float, Cell]:
+    """Each setting's cell; the best has the fewest runs off the scale, then the best mean."""
+    sign = 1.0 if higher_is_better else -1.0
+    found: dict[float, Cell] = {}
+    for value, values in by_value.items():
+        shown = np.isfinite(values)
+        if worst is not None:
+            shown &= sign * values >= sign * worst
+        if log and not (values[shown] > 0.0).all():
+            raise ValueError(f"{where}[{value:g}] has {values[shown].min():g} on a log axis; give positive values.")
+        found[value] = Cell(values, shown, mean_interval(values[shown], rng, level), False)
+    if marked is None:
+        marked = max(
+            found,
+            key=lambda value: (
+                found[value].shown.mean(),
+                sign * (cell.estimate if (cell := found[value].mean) else 0.0),
+            ),
+        )
+    elif marked not in found:
+        raise ValueError(f"chosen is {marked:g} for {where}; give one of {', '.join(f'{value:g}' for value in found)}.")
+    return {value: cell._replace(best=value == marked) for value, cell in found.items()}
+
+
+def _rows(title: str, key: str, of: Mapping[float, Cell]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for value, cell in of.items():
+        common = {"panel": title, "algorithm": key, "parameter": value}
+        for i, (result, shown) in enumerate(zip(cell.values.tolist(), cell.shown.tolist(), strict=True)):
+            rows.append({**common, "kind": "run", "run": i, "value": result, "off_scale": not shown, "best": cell.best})
+        if cell.mean is not None:
+            ends = {"low": cell.mean.low, "high": cell.mean.high, "best": cell.best}
+            rows.append({**common, "kind": "mean", "value": cell.mean.estimate, **ends})
+    return rows

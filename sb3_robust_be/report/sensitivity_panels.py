@@ -1,0 +1,155 @@
+"""The panels of a sensitivity figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from sb3_robust_be.evaluation import Interval
+from sb3_robust_be.report.panels import MAX_VECTOR_DOTS, Floats, log_ticks, padded, power
+from sb3_robust_be.report.style import Look
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
+_MOST_LABELS = 8
+
+
+class Cell(NamedTuple):
+    """The runs at one setting: which are drawn as dots, which as crosses, and the mean of the dots."""
+
+    values: Floats
+    shown: Any
+    mean: Interval | None
+    best: bool
+
+
+Cells = Mapping[str, Mapping[float, Cell]]
+
+
+def places(values: Sequence[float]) -> dict[float, float]:
+    """log₂ of each value; 0 and ∞ one step beyond the ends."""
+    ordered = sorted(set(values))
+    proper = {value: math.log2(value) for value in ordered if 0.0 < value < math.inf}
+    at = sorted(proper.values()) or [0.0]
+    step = min(np.diff(at), default=1.0)
+    beyond = {0.0: at[0] - step, math.inf: at[-1] + step}
+    return {value: proper[value] if value in proper else float(beyond[value]) for value in ordered}
+
+
+def value_labels(values: Iterable[float]) -> dict[float, str]:
+    """``2⁻⁷`` if all are powers of two and some is small or large, else plain."""
+    shown = list(values)
+    proper = [value for value in shown if 0.0 < value < math.inf]
+    powers = all(math.frexp(value)[0] == 0.5 for value in proper)
+    if not powers or all(0.1 <= value <= 2048 for value in proper):
+        return {value: "∞" if math.isinf(value) else f"{value:g}" for value in shown}
+    return {
+        value: power(2, math.frexp(value)[1] - 1) if value in proper else value_labels([value])[value]
+        for value in shown
+    }
+
+
+def draw(axis: Axes, entries: Cells, look: Mapping[str, Look], log: bool) -> None:
+    at = places([value for of in entries.values() for value in of])
+    positions = sorted(at.values())
+    step = min(np.diff(positions), default=1.0)
+    limits = padded((v for of in entries.values() for cell in of.values() for v in cell.values[cell.shown]), log=log)
+    axis.set(yscale="log" if log else "linear", ylim=limits, xlim=(positions[0] - step, positions[-1] + step))
+    if log:
+        log_ticks(axis.yaxis, *limits)
+    every = math.ceil(len(at) / _MOST_LABELS)
+    labels = value_labels(at)
+    axis.set_xticks([at[value] for value in list(at)[::every]], list(labels.values())[::every])
+    axis.set_xticks(positions, minor=True)
+    total = sum(len(cell.values) for of in entries.values() for cell in of.values())
+    for (key, of), shift in zip(entries.items(), _shifts(len(entries), step), strict=True):
+        x, y = [
+            np.concatenate(part)
+            for part in zip(*(_dots(at[v] + shift, c, len(entries), step) for v, c in of.items()), strict=True)
+        ]
+        axis.plot(
+            x,
+            y,
+            linestyle="none",
+            marker="o",
+            markersize=2.4,
+            markeredgewidth=0.0,
+            color=look[key].colour,
+            alpha=0.35,
+            rasterized=total > MAX_VECTOR_DOTS,
+            label=f"_runs:{key}",
+        )
+        _means(axis, {at[v] + shift: c for v, c in of.items()}, look[key], key)
+
+
+def _shifts(n: int, step: float) -> Floats:
+    """Where in the room of one setting each algorithm stands."""
+    return (np.arange(n) - 0.5 * (n - 1)) * 0.8 * step / n
+
+
+def _dots(x: float, cell: Cell, n: int, step: float) -> tuple[Floats, Floats]:
+    """The runs of one setting, spread a little sideways by a fixed sequence so that equal ones stay apart."""
+    values = cell.values[cell.shown]
+    spread = (np.arange(len(values)) * _GOLDEN) % 1.0 - 0.5
+    return x + spread * 0.6 * step / n, values
+
+
+def _means(axis: Axes, of: Mapping[float, Cell], look: Look, key: str) -> None:
+    known = {x: cell.mean for x, cell in of.items() if cell.mean is not None}
+    x, y = list(known), [mean.estimate for mean in known.values()]
+    for place, mean in known.items():
+        axis.plot([place, place], [mean.low, mean.high], color=look.colour, linewidth=1.6, solid_capstyle="butt")
+    axis.plot(
+        x,
+        y,
+        color=look.colour,
+        linestyle=look.line,
+        linewidth=1.1,
+        marker=look.marker,
+        markersize=4.5,
+        markeredgecolor="white",
+        markeredgewidth=0.5,
+        label=f"_mean:{key}",
+    )
+    ring = [(place, cell.mean.estimate) for place, cell in of.items() if cell.best and cell.mean is not None]
+    axis.plot(
+        *zip(*ring, strict=True) if ring else ([], []),
+        linestyle="none",
+        marker="o",
+        markersize=11,
+        markerfacecolor="none",
+        markeredgecolor=look.colour,
+        markeredgewidth=1.5,
+        zorder=4,
+        label=f"_best:{key}",
+    )
+
+
+def off_scale(axis: Axes, entries: Cells, look: Mapping[str, Look]) -> None:
+    """One line of crosses per algorithm, a cross per run, at its setting."""
+    at = places([value for of in entries.values() for value in of])
+    step = min(np.diff(sorted(at.values())), default=1.0)
+    axis.set(ylim=(len(entries) - 0.4, -0.6), yticks=[], facecolor="#f4f4f4")
+    axis.set_ylabel("failed", rotation=0, ha="right", va="center")
+    axis.grid(False)
+    axis.spines[:].set_visible(False)
+    for row, (key, of) in enumerate(entries.items()):
+        x: list[float] = []
+        for value, cell in of.items():
+            count = int((~cell.shown).sum())
+            x += [at[value] + 0.7 * step * ((i + 0.5) / len(cell.values) - 0.5) for i in range(count)]
+        axis.plot(
+            x,
+            [row] * len(x),
+            linestyle="none",
+            marker="x",
+            markersize=3.2,
+            color=look[key].colour,
+            label=f"_failed:{key}",
+            rasterized=len(x) > MAX_VECTOR_DOTS // 10,
+        )

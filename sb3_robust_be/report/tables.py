@@ -1,0 +1,195 @@
+"""Tables: the same rows as markdown, LaTeX and CSV, with as many digits as the intervals warrant."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sb3_robust_be.evaluation import Interval, Verdict
+from sb3_robust_be.report.plot import Row, printable, to_csv
+
+_MISSING = "–"
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "−": "$-$",
+    "–": "--",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "∞": r"$\infty$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "ℓ": r"$\ell$",
+    "…": r"\dots{}",
+    "²": "$^2$",
+    **{
+        letter: f"$\\{name}$"
+        for letter, name in zip(
+            "αβγδεζηθκλμνπρστφψω",
+            ("alpha", "beta", "gamma", "delta", "varepsilon", "zeta", "eta", "theta", "kappa", "lambda", "mu", "nu")
+            + ("pi", "rho", "sigma", "tau", "varphi", "psi", "omega"),
+            strict=True,
+        )
+    },
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows for people and for programs.
+
+    :param name: Of its files, without an ending: letters, digits, ``.``, ``_`` and ``-``.
+    :param rows: One dict per row. Values: text, numbers, :class:`Interval`, booleans, ``None`` for an empty cell.
+    :param caption: What it shows.
+    :param headers: Headings by key, and with them which columns to show and in which order; ``None``: every key.
+    """
+
+    name: str
+    rows: Sequence[Row]
+    caption: str = ""
+    headers: Mapping[str, str] | None = None
+
+    def header(self) -> list[str]:
+        """The headings."""
+        return list(self._columns().values())
+
+    def cells(self) -> list[list[str]]:
+        """Every row as text, see :func:`cell`."""
+        return [[cell(row.get(key)) for key in self._columns()] for row in self.rows]
+
+    def numeric(self) -> list[bool]:
+        """Whether each column holds numbers only, so that it is set to the right."""
+        return [
+            bool(values) and all(isinstance(value, (numbers.Real, Interval)) for value in values)
+            for values in ([row[key] for row in self.rows if row.get(key) is not None] for key in self._columns())
+        ]
+
+    def markdown(self) -> str:
+        """A pipe table."""
+        rule = ["---:" if right else "---" for right in self.numeric()]
+        lines = [[_markdown(text) for text in line] for line in (self.header(), *self.cells())]
+        return "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
+
+    def latex(self) -> str:
+        """A ``tabular`` with booktabs' rules; the caption is a comment above it."""
+        columns = "".join("r" if right else "l" for right in self.numeric())
+        header, *lines = map(_latex_line, (self.header(), *self.cells()))
+        comment = [f"% {' '.join(self.caption.split())}"] if self.caption else []
+        frame = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", header, r"\midrule", *lines, r"\bottomrule"]
+        return "\n".join([*comment, *frame, r"\end{tabular}", ""])
+
+    def csv(self) -> bytes:
+        """All keys in full precision; an interval has the columns ``KEY``, ``KEY_low`` and ``KEY_high``."""
+        return to_csv([_flat(row) for row in self.rows])
+
+    def _columns(self) -> Mapping[str, str]:
+        return self.headers if self.headers is not None else {key: key for row in self.rows for key in row}
+
+
+def verdict_table(verdicts: Sequence[Verdict], name: str = "verdicts") -> Table:
+    """The verdicts of an experiment, one row per claim, in the order given; the CSV has every part of them."""
+    rows = []
+    for verdict in verdicts:
+        row = verdict.as_row()
+        del row["low"], row["high"]
+        row["estimate"] = None if math.isnan(verdict.estimate) else verdict.interval
+        row["p_value"] = verdict.p_value if verdict.seeds else None
+        rows.append(row)
+    headers = {
+        "claim": "claim",
+        "outcome": "outcome",
+        "estimate": "estimate [interval]",
+        "test": "test",
+        "p_value": "p",
+        "seeds": "seeds",
+        "reason": "reason",
+    }
+    return Table(name, rows, "Verdict per claim", headers)
+
+
+def cell(value: Any) -> str:
+    """A value as text: an interval as ``mean [low, high]``, a number with four digits, ``None`` as a dash."""
+    if value is None or (isinstance(value, str) and not value):
+        return _MISSING
+    if isinstance(value, Interval):
+        return interval(value)
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    if isinstance(value, numbers.Integral):
+        return str(int(value)).replace("-", "−")
+    if isinstance(value, numbers.Real):
+        return number(float(value))
+    return printable(str(value))
+
+
+def number(value: float, digits: int = 4) -> str:
+    """``value`` with so many significant digits; powers of ten below 0.001 and from a million on."""
+    if math.isnan(value):
+        return _MISSING
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    size = abs(float(f"{value:.{digits - 1}e}"))
+    if size and not 1e-3 <= size < 1e6:
+        text = f"{value:.{min(digits, 3) - 1}e}"
+        mantissa, exponent = text.split("e")
+        text = f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{int(exponent)}"
+        return text.replace("-", "−")
+    whole = math.floor(math.log10(size)) + 1 if size else 1
+    return _fixed(value, max(0, digits - max(whole, 1) if size >= 1 or not size else digits - whole), strip=True)
+
+
+def interval(value: Interval) -> str:
+    """``mean [low, high]`` with two significant digits of the interval's width."""
+    ends = (value.low, value.high)
+    if not all(map(math.isfinite, (value.estimate, *ends))) or not 0 < ends[1] - ends[0]:
+        shown = [number(part) for part in (value.estimate, *ends)]
+        return shown[0] if all(map(math.isnan, ends)) or ends[0] == ends[1] else f"{shown[0]} [{shown[1]}, {shown[2]}]"
+    places = 1 - math.floor(math.log10(ends[1] - ends[0]))
+    largest = max(map(abs, (value.estimate, *ends)))
+    if not 1e-3 <= largest < 1e6 or places > 6:
+        estimate, low, high = (number(part, 3) for part in (value.estimate, *ends))
+    else:
+        estimate, low, high = (_fixed(part, max(0, places)) for part in (value.estimate, *ends))
+    return f"{estimate} [{low}, {high}]"
+
+
+def _fixed(value: float, places: int, strip: bool = False) -> str:
+    text = f"{value:.{places}f}"
+    if strip and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return text.removeprefix("-") if float(text) == 0.0 else text.replace("-", "−")
+
+
+def _flat(row: Row) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, Interval):
+            flat |= {key: value.estimate, f"{key}_low": value.low, f"{key}_high": value.high}
+        else:
+            flat[key] = value
+    return flat
+
+
+def _markdown(text: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>|])", r"\\\1", " ".join(text.split()))
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in " ".join(text.split()))
+
+
+def _latex_line(cells: Sequence[str]) -> str:
+    line = " & ".join(map(_latex, cells)) + r" \\"
+    # After a rule or the end of a line these would begin an argument of theirs.
+    return "{}" + line if line.startswith(("[", "*")) else line

@@ -1,0 +1,222 @@
+"""Adam, graphs, uniform numbers and one-hot encodings, each against an independent computation."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.preprocessing import preprocess_obs
+from torch import nn
+from torch.func import functional_call, grad, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from sb3_robust_be.population.adam import AdamSettings, adam_direction
+from sb3_robust_be.population.encoding import Encoding
+from sb3_robust_be.population.graphs import simplify, trace
+from sb3_robust_be.population.randomness import BLOCK, Uniforms
+
+aten = th.ops.aten
+
+# Adam
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"betas": (0.8, 0.95), "eps": 1e-3}])
+def test_adam_is_torchs(kwargs):
+    """Three members with a rate and a weight decay each, gradients of many sizes, 20 steps."""
+    generator = th.Generator().manual_seed(0)
+    start, settings = th.randn(3, 7, generator=generator, dtype=th.float64), [(0.1, 0.0), (1e-3, 0.5), (0.02, 1.0)]
+    singles = [start[i].clone().requires_grad_() for i in range(3)]
+    optimizers = [
+        th.optim.Adam([x], lr=rate, weight_decay=decay, **kwargs)
+        for x, (rate, decay) in zip(singles, settings, strict=True)
+    ]
+    shared = AdamSettings.of(th.optim.Adam(singles, **kwargs))
+    rows, mean, square = start.clone(), th.zeros_like(start), th.zeros_like(start)
+    rates, decays = (rows.new_tensor(column)[:, None] for column in zip(*settings, strict=True))
+    for step in range(1, 21):
+        gradient = th.randn(3, 7, generator=generator, dtype=th.float64) * 10.0 ** th.arange(-6, 1)
+        for single, optimizer, own in zip(singles, optimizers, gradient, strict=True):
+            single.grad = own.clone()
+            optimizer.step()
+        scale, eps = shared.scales(step)
+        direction = adam_direction(gradient + decays * rows, mean, square, shared, rows.new_tensor(eps))
+        rows -= scale * rates * direction
+        th.testing.assert_close(rows, th.stack(singles).detach(), rtol=1e-12, atol=1e-12)
+    for i, (single, optimizer) in enumerate(zip(singles, optimizers, strict=True)):
+        th.testing.assert_close(mean[i], optimizer.state[single]["exp_avg"], rtol=1e-12, atol=1e-12)
+        th.testing.assert_close(square[i], optimizer.state[single]["exp_avg_sq"], rtol=1e-12, atol=1e-12)
+    assert (start - rows).abs().min() > 1e-5
+
+
+# Graphs
+
+
+NETWORK = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
+
+
+def gradients(inputs):
+    """Of many networks' losses, and a change in place."""
+
+    def loss(parameters, x, y):
+        return ((functional_call(NETWORK, parameters, (x,)) - y) ** 2).mean()
+
+    found = vmap(grad(loss))(inputs["parameters"], inputs["x"], inputs["y"])
+    inputs["parameters"]["0.bias"].sub_(0.1 * found["0.bias"])
+    return found
+
+
+def inputs_from(seed):
+    generator = th.Generator().manual_seed(seed)
+    parameters = {n: th.randn(4, *p.shape, generator=generator) for n, p in NETWORK.named_parameters()}
+    return {
+        "parameters": parameters,
+        "x": th.randn(4, 6, 3, generator=generator),
+        "y": th.randn(4, 6, 2, generator=generator),
+    }
+
+
+def test_a_graph_is_its_function():
+    example = inputs_from(0)
+    graph = trace(gradients, example)
+    th.testing.assert_close(example, inputs_from(0), rtol=0, atol=0)
+    for seed in (0, 1):
+        expected, found = inputs_from(seed), inputs_from(seed)
+        th.testing.assert_close(graph(found), gradients(expected), rtol=1e-6, atol=1e-7)
+        th.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
+    assert not th.equal(found["parameters"]["0.bias"], inputs_from(1)["parameters"]["0.bias"]), "changed in place"
+
+
+def test_graphs_take_tensors_as_they_lie_in_memory():
+    example = {"x": th.arange(12.0).reshape(3, 4).T}
+    graph = trace(lambda i: i["x"] @ i["x"].T, example)
+    th.testing.assert_close(graph({"x": example["x"] + 1}), (example["x"] + 1) @ (example["x"] + 1).T)
+
+
+def test_functions_that_cannot_be_traced_work_after_one_warning():
+    def looks(inputs):
+        return inputs["x"] if inputs["x"].sum() > 0 else -inputs["x"]
+
+    with pytest.warns(UserWarning, match=r"cannot be traced and runs several times slower.*data-dependent") as caught:
+        run = trace(looks, {"x": th.ones(2)})
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run({"x": -th.ones(2)}).tolist() == [1.0, 1.0]
+        assert run({"x": th.ones(2)}).tolist() == [1.0, 1.0]
+
+
+def traced(function, *inputs):
+    return make_fx(function)(*inputs)
+
+
+def count(graph):
+    return sum(node.op == "call_function" for node in graph.graph.nodes)
+
+
+X, W, B = th.arange(24.0).reshape(2, 3, 4), th.ones(2, 4, 5) / 3, th.full((2, 1, 5), 0.7)
+# By name: a function, and how many of its operations are left.
+SIMPLIFIED = {
+    "expand": (lambda x, w, b: aten.expand.default(x, x.shape).exp(), 1),
+    "view": (lambda x, w, b: aten.view.default(x, x.shape).exp(), 1),
+    "detach": (lambda x, w, b: aten.detach.default(x).exp(), 1),
+    "once": (lambda x, w, b: aten.mul.Scalar(x, 1).exp(), 1),
+    "twice_transposed": (lambda x, w, b: x.transpose(1, 2).transpose(2, 1).exp(), 1),
+    "bias": (lambda x, w, b: b + th.bmm(x, w), 1),
+    "chain": (lambda x, w, b: aten.detach.default(aten.mul.Scalar(aten.view.default(x, x.shape), 1)).exp(), 1),
+    "unused": (lambda x, w, b: (x.exp(), x.cos())[0], 1),
+    # What must stay as it is:
+    "larger": (lambda x, w, b: b.expand(2, 3, 5).exp(), 2),
+    "reshaped": (lambda x, w, b: x.view(6, 4).exp(), 2),
+    "doubled": (lambda x, w, b: aten.mul.Scalar(x, 2).exp(), 2),
+    "transposed": (lambda x, w, b: x.transpose(1, 2).transpose(0, 1).exp(), 3),
+    "product_used_twice": (lambda x, w, b: (b + (p := th.bmm(x, w))) * p, 3),
+    "scaled_bias": (lambda x, w, b: th.add(b, th.bmm(x, w), alpha=2), 2),
+    "number": (lambda x, w, b: 1.5 + th.bmm(x, w), 2),
+    "in_place": (lambda x, w, b: x.clone().view(x.shape).add_(1), 2),
+}
+
+
+@pytest.mark.parametrize("name", SIMPLIFIED)
+def test_simplifying_changes_no_value(name):
+    function, left = SIMPLIFIED[name]
+    graph = traced(function, X, W, B)
+    before = count(graph)
+    simplify(graph)
+    th.testing.assert_close(graph(X.clone(), W, B), function(X.clone(), W, B), rtol=1e-6, atol=1e-6)
+    assert count(graph) == left <= before
+
+
+def test_the_gradient_of_a_network_becomes_simpler():
+    inputs = inputs_from(0)
+    flat = [*inputs["parameters"].values(), inputs["x"], inputs["y"]]
+
+    def function(*tensors):
+        parameters = dict(zip(inputs["parameters"], tensors, strict=False))
+        return gradients({"parameters": parameters, "x": tensors[-2], "y": tensors[-1]})
+
+    graph = traced(function, *(x.clone() for x in flat))
+    before = count(graph)
+    simplify(graph)
+    assert count(graph) < 0.8 * before
+    th.testing.assert_close(graph(*(x.clone() for x in flat)), function(*(x.clone() for x in flat)))
+
+
+# Uniform numbers
+
+
+def test_numbers_depend_on_seed_and_step_alone():
+    alone, among, wider = Uniforms([5], 4), Uniforms([9, 5, 0, 5], 4), Uniforms([5], 6)
+    steps = [0, 1, BLOCK - 1, BLOCK, 3 * BLOCK + 2, 1]
+    seen = {step: alone.at(step)[0] for step in steps}
+    for step in reversed(steps):
+        found = among.at(step)
+        assert found.shape == (4, 4)
+        np.testing.assert_array_equal(found[1], seen[step])
+        np.testing.assert_array_equal(found[1], found[3])
+        block, row = divmod(step, BLOCK)
+        np.testing.assert_array_equal(seen[step], np.random.default_rng([5, block]).random((BLOCK, 4))[row])
+    assert wider.at(0).shape == (1, 6)
+
+
+def test_numbers_are_uniform_and_none_comes_twice():
+    uniforms = Uniforms(range(6), 5)
+    numbers = np.stack([uniforms.at(step) for step in range(3 * BLOCK)])
+    assert len(np.unique(numbers)) == numbers.size
+    assert numbers.min() >= 0
+    assert numbers.max() < 1
+    assert numbers.mean() == pytest.approx(0.5, abs=0.02)
+    assert numbers.var() == pytest.approx(1 / 12, abs=0.005)
+
+
+# One-hot encodings
+
+ENCODED = {
+    "discrete": spaces.Discrete(5),
+    "multi_discrete": spaces.MultiDiscrete([2, 4, 3]),
+    "box": spaces.Box(-1.0, 1.0, (2,), np.float32),
+    "dict": spaces.Dict({"a": spaces.Discrete(3), "b": spaces.MultiDiscrete([2, 2]), "c": spaces.MultiBinary(2)}),
+}
+
+
+@pytest.mark.parametrize("space", ENCODED.values(), ids=ENCODED)
+def test_observations_are_encoded_as_sb3_does(space):
+    """For batches of members, of members and transitions, and of next observations alike."""
+    space.seed(0)
+    samples = [space.sample() for _ in range(6)]
+    encoding = Encoding(space)
+    parts = {"": space} if not isinstance(space, spaces.Dict) else {f"/{k}": v for k, v in space.items()}
+    for suffix, part in parts.items():
+        raw = th.as_tensor(np.stack([s[suffix[1:]] if suffix else s for s in samples]))
+        expected = preprocess_obs(raw, part)
+        names = [f"observations{suffix}", f"next_observations{suffix}"]
+        for name in names:
+            found = encoding({name: raw, "rewards": raw})
+            th.testing.assert_close(found[name].float(), expected, rtol=0, atol=0)
+            assert found["rewards"] is raw
+            batch = encoding({name: raw.unflatten(0, (2, 3))})[name]
+            th.testing.assert_close(batch.float(), expected.unflatten(0, (2, 3)), rtol=0, atol=0)
+        shown = encoding.space[suffix[1:]] if suffix else encoding.space
+        assert shown.shape == expected.shape[1:]

@@ -1,0 +1,170 @@
+"""Curves, sensitivities, bars and maps show what was given."""
+
+import math
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from report_figures import (
+    bars,
+    curves,
+    drawn,
+    learning_curves,
+    lines,
+    points,
+    rng,
+    sensitivity,
+    settings,
+    tables,
+    written_rows,
+)
+
+from sb3_robust_be import report
+from sb3_robust_be.envs.cliff_world import CLIFF, GOAL
+from sb3_robust_be.evaluation import mean_band
+from sb3_robust_be.report.sensitivity_panels import places, value_labels
+
+
+def test_learning_curves_show_the_bands_and_every_run(made):
+    plot = made["learning_curves"]
+    generator = rng()
+    for axis, (panel, entries) in zip(plot.figure.axes, curves().items(), strict=True):
+        assert (axis.get_title(loc="left"), axis.get_ylabel()) == (panel, "return")
+        assert axis.get_xlabel() == "environment steps"
+        for key, values in entries.items():
+            values = np.where(np.isfinite(values), values, np.nan)
+            band = mean_band(values, rng=generator)
+            rows = [row for row in written_rows(plot) if (row["panel"], row["algorithm"]) == (panel, key)]
+            for column, expected in (("mean", band.estimate), ("low", band.low), ("high", band.high)):
+                np.testing.assert_array_equal([float(row[column]) for row in rows], expected)
+            assert [int(row["runs"]) for row in rows] == np.isfinite(values).sum(axis=0).tolist()
+            [line] = drawn(axis, f"_mean:{key}")
+            np.testing.assert_array_equal(line.get_ydata(), band.estimate)
+            assert len(drawn(axis, f"_runs:{key}")) == len(values)
+    assert "have a value there" in plot.caption
+    assert not drawn(learning_curves().figure.axes[0], "_runs:dqn")
+
+
+def test_profiles_fall_from_one_to_zero(made):
+    plot = made["profiles"]
+    [axis] = plot.figure.axes
+    for key in ("dqn", "qrc", "qrc_huber"):
+        fractions = points(axis, f"_mean:{key}")[:, 1]
+        assert fractions[[0, -1]].tolist() == [1.0, 0.0]
+        assert (np.diff(fractions) <= 0.0).all()
+        rows = [row for row in plot.data if row["algorithm"] == key]
+        np.testing.assert_array_equal([row["fraction"] for row in rows], fractions)
+        assert all(row["low"] <= row["fraction"] <= row["high"] for row in rows)
+
+
+def test_minima_are_marked():
+    plot = lines()
+    bellman, values = plot.figure.axes
+    assert points(bellman, "_minimum:MSBE")[0] == pytest.approx([0.25, 0.0])
+    assert points(values, "_minimum:MSVE")[0] == pytest.approx([-0.5, 0.0])
+    assert [row["x"] for row in plot.data if row["minimum"]] == pytest.approx([0.25, 0.25, -0.5])
+    assert "MSVE at −0.5" in plot.alt
+    # Equal curves are told apart by their line styles.
+    assert len({drawn(bellman, f"_curve:{key}")[0].get_linestyle() for key in ("MSBE", "MHBE, τ = 1")}) == 2
+    plain = lines(minima=False)
+    assert not any(row["minimum"] for row in plain.data)
+    assert not drawn(plain.figure.axes[0], "_minimum:MSBE")
+    assert lines(log=True).figure.axes[0].get_yscale() == "log"
+
+
+# Sensitivity.
+
+
+def test_every_run_of_a_sweep_is_a_dot_or_a_cross(made):
+    plot = made["sensitivity"]
+    for axis, strip, entries in zip(plot.figure.axes[::2], plot.figure.axes[1::2], settings().values(), strict=True):
+        for key, of in entries.items():
+            values = np.concatenate(list(of.values()))
+            np.testing.assert_array_equal(
+                np.sort(points(axis, f"_runs:{key}")[:, 1]), np.sort(values[np.isfinite(values)])
+            )
+            assert len(points(strip, f"_failed:{key}")) == (~np.isfinite(values)).sum()
+        crosses = points(strip, "_failed:td")[:, 0]
+        assert ((crosses > -1.5) & (crosses < -0.5)).all(), "at the setting that failed, 2⁻¹"
+        assert len({*crosses}) == 6
+    found = {(row["panel"], row["algorithm"], row["parameter"]) for row in plot.data if row["best"]}
+    assert found == {(panel, key, 2.0**-4) for panel in settings() for key in settings()[panel]}
+
+
+def test_runs_off_the_scale_are_crosses_and_cost_the_mark():
+    plot = sensitivity(worst={"SmallChain": 3.0})
+    limited, free = plot.figure.axes[0], plot.figure.axes[2]
+    assert points(limited, "_runs:td")[:, 1].max() <= 3.0 < points(free, "_runs:td")[:, 1].max()
+    off = [
+        row for row in plot.data if row.get("off_scale") and row["panel"] == "SmallChain" and row["algorithm"] == "tdc"
+    ]
+    assert len(off) == len(points(plot.figure.axes[1], "_failed:tdc")) > 10
+    returns = {"p": {"dqn": {1.0: [10.0, np.nan], 2.0: [5.0, 5.0], 4.0: [6.0, 6.0]}}}
+    options = {"parameter": "refresh", "measure": "return", "rng": rng()}
+    best = report.sensitivity("s", returns, **options)
+    assert {row["parameter"] for row in best.data if row["best"]} == {4.0}, "no failed run comes before a higher mean"
+    marked = report.sensitivity("s", returns, chosen={"p": {"dqn": 2.0}}, **options)
+    assert {row["parameter"] for row in marked.data if row["best"]} == {2.0}
+    assert points(marked.figure.axes[0], "_best:dqn")[0, 1] == 5.0
+    assert ["selection seeds" in plot.caption for plot in (marked, best)] == [True, False]
+
+
+def test_places_and_labels_of_settings():
+    assert places([0.0, 0.5, 1.0, 2.0, math.inf]) == {0.0: -2.0, 0.5: -1.0, 1.0: 0.0, 2.0: 1.0, math.inf: 2.0}
+    assert places([0.0, math.inf]) == {0.0: -1.0, math.inf: 1.0}
+    assert list(value_labels([2.0**-16, 2.0**-4, 1.0, math.inf]).values()) == ["2⁻¹⁶", "2⁻⁴", "2⁰", "∞"]
+    assert list(value_labels([0.0, 0.25, 64.0, 500.0]).values()) == ["0", "0.25", "64", "500"]
+
+
+def test_many_dots_become_a_bitmap_and_the_text_stays():
+    def svg(runs):
+        panels = {"p": {"td": {1.0: rng().normal(size=runs), 2.0: rng(1).normal(size=runs)}}}
+        return report.sensitivity("s", panels, parameter="α", measure="MSVE", rng=rng()).svg()
+
+    few, many = svg(10), svg(2501)
+    assert b"<image" not in few
+    assert b"<image" in many
+    assert b">MSVE<" in many
+    assert len(many) < 300_000
+
+
+# Bars and maps.
+
+
+def test_bars_stand_at_their_numbers():
+    plot = bars()
+    [axis] = plot.figure.axes
+    heights = {}
+    for container in axis.containers:
+        [bar] = container
+        heights.setdefault(container.get_label(), []).append(bar.get_y() + bar.get_height())
+    assert heights["_bar:MHBE"] == pytest.approx([1.02, 2.0])
+    assert heights["_bar:MSBE, all"] == pytest.approx([12.5, 1.0]), "nothing for a missing number"
+    assert heights["_bar:MSBE, V"][0] == pytest.approx(3.0)
+    assert 12.5 < heights["_bar:MSBE, V"][1] < axis.get_ylim()[1], "an infinity is higher than all"
+    assert [text.get_text() for text in axis.texts] == ["12.5", "3", "1.02", "–", "∞", "2"]
+    assert points(axis, "_interval:MHBE")[:, 1].tolist() == [1.5, 2.75]
+    colours = [to_hex(container[0].get_facecolor()).upper() for container in axis.containers[:3]]
+    assert colours == ["#0072B2", "#66AAD1", "#D55E00"], "the second variant is paler"
+    assert [row["value"] for row in plot.data][:3] == [12.5, 3.0, 1.02]
+    assert bars(log=False).figure.axes[0].get_ylim()[0] == 0.0
+    assert bars(log=False, baseline=-1.0).figure.axes[0].get_ylim()[0] == -1.0
+
+
+def test_maps_show_values_and_greedy_actions(made):
+    plot = made["grid_map"]
+    q = tables(["qrc", "qrc_huber", "optimal"])
+    shown = [state for state in range(20) if state not in CLIFF and state != GOAL]
+    maps = [axis for axis in plot.figure.axes if "max q" in axis.get_title()]
+    for axis, key in zip(maps, q, strict=True):
+        assert axis.get_title().startswith(report.label(key))
+        values = [text.get_text() for text in axis.texts if text.get_label() == "_value"]
+        assert values == [report.tables.number(q[key][state].max(), 3) for state in shown]
+        arrows = [text for text in axis.texts if getattr(text, "arrow_patch", None) is not None]
+        moves = [np.sign(np.subtract(arrow.xy, arrow.get_position()).round(9)).tolist() for arrow in arrows]
+        towards = {0: [0, 1], 1: [1, 0], 2: [0, -1], 3: [-1, 0]}
+        assert moves == [towards[int(q[key][state].argmax())] for state in shown]
+    rows = [row for row in written_rows(plot) if row["algorithm"] == "qrc"]
+    np.testing.assert_array_equal(np.reshape([float(row["q"]) for row in rows], (20, 4)), q["qrc"])
+    assert [row["action"] for row in rows[:4]] == ["up", "right", "down", "left"]
+    assert sum(row["greedy"] == "True" for row in rows) == 20

@@ -1,0 +1,102 @@
+"""All that a figure says can be read; its files; bad data; ticks and other small parts."""
+
+import dataclasses
+import re
+import xml.etree.ElementTree as ET
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from report_figures import MADE, distributions, drawn_texts, lines, rng, sensitivity, tables, written_rows
+
+from sb3_robust_be import report
+from sb3_robust_be.report.panels import log_label, padded, stacked, step_label
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_every_text_is_inside_the_figure_and_none_covers_another(made, name):
+    figure = made[name].figure
+    texts = drawn_texts(figure)
+    assert texts
+    assert figure.get_size_inches()[0] == 9.0
+    for text, box in texts:
+        assert min(box.x0, box.y0) >= 0, text
+        assert box.x1 <= figure.bbox.width, text
+        assert box.y1 <= figure.bbox.height, text
+        assert text.get_fontsize() >= 6.5, text
+    for (one, a), (other, b) in combinations(texts, 2):
+        wide, high = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert min(wide, high) <= 1.0, f"{one} covers {other}"
+
+
+@pytest.mark.parametrize("name", ["distributions", "long titles", "grid_map of one"])
+def test_the_files_of_a_figure(made, name):
+    plot = made[name]
+    svg = plot.svg()
+    root = ET.fromstring(svg)
+    assert root.tag.endswith("svg")
+    # Text stays text, so it can be searched and read aloud.
+    written = {" ".join(element.itertext()).strip() for element in root.iter() if element.tag.endswith("text")}
+    assert {line for text, _ in drawn_texts(plot.figure) for line in text.get_text().split("\n")} <= written
+    assert len(written_rows(plot)) == len(plot.data) > 0
+    assert plot.alt
+
+
+def test_the_same_figure_gives_the_same_file():
+    assert lines().svg() == lines().svg()
+
+
+OPTIONS = {"measure": "m", "rng": rng()}
+SWEEP = {"parameter": "a", **OPTIONS}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: distributions({"p": {}}), "panels['p'] is {}"),
+        (lambda: distributions({"p": {"dqn": [[1.0]]}}), "panels['p']['dqn'] has shape (1, 1)"),
+        (lambda: distributions({"p": {"dqn": []}}), "panels['p']['dqn'] has shape (0,)"),
+        (lambda: report.learning_curves("l", {}, [0], **OPTIONS), "panels is empty"),
+        (lambda: report.learning_curves("l", {"p": {"dqn": [[1.0]]}}, {}, **OPTIONS), "steps has no entry for 'p'"),
+        (lambda: report.learning_curves("l", {"p": {"dqn": [[1.0]]}}, [1, 2], **OPTIONS), "1 points for 2 steps"),
+        (lambda: report.learning_curves("l", {"p": {"dqn": [1.0]}}, [1], **OPTIONS), "shape (1,); give one curve per"),
+        (lambda: report.profiles("p", {}, rng=rng()), "scores is empty"),
+        (lambda: report.lines("l", {"p": {"q": [1.0]}}, [0.0, 1.0], x_label="x", measure="y"), "x of shape (2,)"),
+        (lambda: sensitivity(chosen={"Baird": {"td": 7.0}}), "chosen is 7 for panels['Baird']['td']"),
+        (lambda: report.sensitivity("s", {"p": {"td": {-1.0: [1.0]}}}, **SWEEP), "has the value -1.0"),
+        (lambda: report.sensitivity("s", {"p": {"td": {1.0: [-1.0]}}}, log=True, **SWEEP), "give positive values"),
+        (lambda: report.sensitivity("s", {"p": {"td": {}}}, **SWEEP), "give the runs by value"),
+        (lambda: report.bars("b", {"p": {"g": {}}}, measure="m"), "give numbers by series"),
+        (lambda: report.grid_map("g", {"qrc": np.zeros((4, 20))}, {}), "q['qrc'] has shape (4, 20)"),
+        (lambda: report.grid_map("g", {}, {}), "q is empty"),
+        (lambda: report.grid_map("g", tables(["qrc"]), tables(["dqn"])), "h names 'dqn'"),
+        (lambda: report.grid_map("g", {"qrc": np.full((20, 4), np.nan)}, {}), "not finite everywhere"),
+    ],
+)
+def test_bad_data_is_named(make, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make()
+
+
+def test_ticks():
+    assert [step_label(step) for step in (0, 500, 20_000, 1_500_000)] == ["0", "500", "20k", "1.5M"]
+    assert [log_label(value) for value in (0.001, 1.0, 5_000.0, 1e4, 2e-5)] == ["0.001", "1", "5000", "10⁴", "2·10⁻⁵"]
+    assert padded([1.0, 3.0, np.nan, np.inf], 0.5) == (0.0, 4.0)
+    assert padded([5.0]) == (4.75, 5.25)
+    assert padded([np.nan]) == (0.0, 1.0)
+    assert padded([-1.0, 0.0], log=True) == (0.1, 1.0)
+    assert padded([1.0, 100.0, -1.0], 0.5, log=True) == pytest.approx((0.1, 1000.0))
+
+
+def test_dots_of_one_place_are_stacked():
+    values = np.array([1.0, 5.0, 1.01, 1.02, 9.0])
+    offsets = stacked(values, bin_width=0.5, room=1.0, step=0.1)
+    assert offsets.tolist() == [0.0, 0.0, 0.1, 0.2, 0.0]
+    crowded = np.sort(stacked(np.zeros(50), bin_width=0.5, room=1.0, step=0.1))
+    assert crowded[-1] == pytest.approx(1.0)
+    assert all(a < b for a, b in pairwise(crowded)), "squeezed, not on top of each other"
+
+
+def test_a_plot_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        lines().name = "other"

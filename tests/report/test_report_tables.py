@@ -1,0 +1,141 @@
+"""Tables as markdown, LaTeX and CSV, exactly."""
+
+import csv
+import io
+import math
+
+import numpy as np
+import pytest
+
+from sb3_robust_be.evaluation import Interval, combined, computed, greater
+from sb3_robust_be.report import Table, verdict_table
+from sb3_robust_be.report.tables import cell, interval, number
+
+
+def made_up(estimate, low, high):
+    return Interval(estimate, low, high, 0.95, "made up")
+
+
+def table():
+    rows = [
+        {"algorithm": "QRC-Huber", "return": made_up(-115.84, -120.31, -110.2), "failed": 0, "κ": 1.0},
+        {"algorithm": "DQN_{1} & co | <b>", "return": None, "failed": 12, "κ": math.inf},
+    ]
+    return Table("means", rows, "Mean\nreturn, 95 %.", {"algorithm": "algorithm", "return": "mean [95 %]", "κ": "κ"})
+
+
+def test_markdown():
+    assert table().markdown() == (
+        "| algorithm | mean \\[95 %\\] | κ |\n"
+        "| --- | ---: | ---: |\n"
+        "| QRC-Huber | −116 \\[−120, −110\\] | 1 |\n"
+        "| DQN\\_\\{1\\} & co \\| \\<b\\> | – | ∞ |\n"
+    )
+
+
+def test_latex():
+    assert table().latex() == (
+        "% Mean return, 95 %.\n"
+        "\\begin{tabular}{lrr}\n"
+        "\\toprule\n"
+        "algorithm & mean [95 \\%] & $\\kappa$ \\\\\n"
+        "\\midrule\n"
+        "QRC-Huber & $-$116 [$-$120, $-$110] & 1 \\\\\n"
+        "DQN\\_\\{1\\} \\& co \\textbar{} \\textless{}b\\textgreater{} & -- & $\\infty$ \\\\\n"
+        "\\bottomrule\n"
+        "\\end{tabular}\n"
+    )
+    text = Table("t", [{"a": r"\input{x} 50% of $5 #1 ~ ^ 2±1 α ≤ β×²…"}]).latex()
+    assert (
+        r"\textbackslash{}input\{x\} 50\% of \$5 \#1 \textasciitilde{} \textasciicircum{} 2$\pm$1 $\alpha$ $\leq$ "
+        r"$\beta$$\times$$^2$\dots{} \\" in text
+    )
+
+
+def test_a_line_of_latex_that_begins_with_a_bracket_is_no_optional_argument():
+    lines = Table("t", [{"a": "x"}, {"a": "[y]"}]).latex().splitlines()
+    assert lines[4:6] == [r"x \\", r"{}[y] \\"]
+
+
+def test_csv_has_every_key_in_full_precision():
+    rows = list(csv.DictReader(io.StringIO(table().csv().decode())))
+    assert rows[0] == {
+        "algorithm": "QRC-Huber",
+        "return": "-115.84",
+        "return_low": "-120.31",
+        "return_high": "-110.2",
+        "failed": "0",
+        "κ": "1.0",
+    }
+    assert (rows[1]["algorithm"], rows[1]["return"], rows[1]["κ"]) == ("DQN_{1} & co | <b>", "", "inf")
+    third = Table("t", [{"x": np.float64(1.0) / 3.0, "n": np.int64(3)}]).csv().decode()
+    assert third == "x,n\n0.3333333333333333,3\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (-0.0, "0"),
+        (1.0, "1"),
+        (-6.0, "−6"),
+        (3.14159, "3.142"),
+        (0.123456, "0.1235"),
+        (0.99999, "1"),
+        (0.00123456, "0.001235"),
+        (0.000123456, "1.23e−4"),
+        (9999.96, "10000"),
+        (-10151.4, "−10151"),
+        (123456.7, "123457"),
+        (1234567.0, "1.23e6"),
+        (1e30, "1e30"),
+        (math.nan, "–"),
+        (math.inf, "∞"),
+        (-math.inf, "−∞"),
+    ],
+)
+def test_numbers_have_four_digits(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("ends", "text"),
+    [
+        ((0.5312, 0.501, 0.561), "0.531 [0.501, 0.561]"),
+        ((-115.84, -120.31, -110.2), "−116 [−120, −110]"),
+        ((0.04, -0.2, 0.3), "0.04 [−0.20, 0.30]"),
+        ((1234.5, 1000.0, 1500.0), "1234 [1000, 1500]"),
+        ((1e-5, 1e-7, 1e-4), "1e−5 [1e−7, 1e−4]"),
+        ((2e9, 1e9, 3e9), "2e9 [1e9, 3e9]"),
+        ((1.5, math.nan, math.nan), "1.5"),
+        ((1.5, 1.5, 1.5), "1.5"),
+        ((1.5, -math.inf, 2.0), "1.5 [−∞, 2]"),
+    ],
+)
+def test_an_interval_has_two_digits_of_its_width(ends, text):
+    assert interval(made_up(*ends)) == text
+
+
+def test_cells():
+    values = [True, np.bool_(False), 3, np.int32(-3), np.float32(0.5), "text", "", None, made_up(1.0, 0.0, 2.0)]
+    assert [cell(value) for value in values] == ["yes", "no", "3", "−3", "0.5", "text", "–", "–", "1.0 [0.0, 2.0]"]
+
+
+def test_the_table_of_verdicts():
+    high, low = np.arange(10.0) + 20.0, np.arange(10.0)
+    holds = greater("high is above low", high, low)
+    verdicts = [holds, computed("1 is below 2", 1.0, 2.0), combined("both", [holds, greater("not", low, high)])]
+    found = verdict_table(verdicts)
+    cells = found.cells()
+    assert [line[:2] for line in cells] == [[verdict.claim, str(verdict.outcome)] for verdict in verdicts]
+    assert [line[2] for line in cells] == [interval(holds.interval), "1", "–"]
+    assert [line[4:6] for line in cells] == [[number(holds.p_value), "10 + 10"], ["–", "–"], [cells[2][4], "10 + 10"]]
+    assert "not: does not hold" in cells[2][6]
+    rows = list(csv.DictReader(io.StringIO(found.csv().decode())))
+    assert [float(rows[0][key]) for key in ("estimate", "estimate_low", "estimate_high", "p_value", "statistic")] == [
+        holds.estimate,
+        holds.interval.low,
+        holds.interval.high,
+        holds.p_value,
+        holds.statistic,
+    ]
