@@ -26,7 +26,7 @@ LEVELS = (
 )
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 HEAVY = ("torch", "stable_baselines3", "sb3_contrib", "rl_zoo3")
-LIGHT = ("linear", "evaluation", "updates", "envs")
+LIGHT = ("linear", "evaluation", "report", "updates", "envs", "files")
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -11,11 +11,10 @@ from sb3_robust_be.experiments.declared import prediction, prediction_claims
 from sb3_robust_be.experiments.declared.prediction_claims import FOUR, HUBER, ROBUST, SIX, SQUARED
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.linear_prediction import Sensitivity, choose
-from sb3_robust_be.experiments.linear_verdicts import geometric_mean, lower, lower_ratio, worst_for_diverged
 from sb3_robust_be.linear import Settings, get, mave, msve, sweep
 from sb3_robust_be.linear.sweeps import PAPER_ALPHAS, PAPER_ETAS
 
-HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
+HOLDS, FAILS = Outcome.HOLDS, Outcome.DOES_NOT_HOLD
 SMOKE = prediction.PRESETS["smoke"]
 
 
@@ -99,47 +98,6 @@ def test_width_counts_step_sizes_within_twice_the_best_mean():
     assert found.width.tolist() == [3.0, 2.0]  # up to 4, twice the mean of 1 and 3
     assert sensitivity([[np.inf, np.inf], [1.0, 1.0]], chosen=0).width.tolist() == [0.0, 0.0]
     assert sensitivity([[1.0, np.inf], [2.0, 2.5]], chosen=0).width.tolist() == [2.0, 0.0]
-
-
-def test_lower():
-    x = np.array([1.0, 1.2, 1.1, 0.9, 1.0, 1.1, 1.05, 0.95])
-    assert lower("", x, 1.5 * x).outcome is HOLDS
-    assert lower("", 1.5 * x, x).outcome is FAILS
-    assert lower("", x, 1.5 * x, 2.0).outcome is FAILS
-    assert lower("", x, 2.5 * x, 2.0).outcome is HOLDS
-    assert lower("", 1.5 * x, x, 0.5).outcome is HOLDS  # below twice
-    assert lower("", x, x[::-1]).outcome is OPEN
-    equal = lower("", x, x * (1.0 + 1e-12))
-    assert (equal.outcome, equal.reason) == (FAILS, "the errors are equal, but for rounding")
-    assert lower("", x, x, 0.5).outcome is HOLDS
-    diverged = lower("", x, np.full(8, np.inf))
-    assert diverged.outcome is HOLDS
-    assert diverged.estimate == pytest.approx(1.2 - x.mean())  # what diverged counts as the worst of all
-    assert lower("", x, 1.5 * x).estimate == pytest.approx(0.5 * x.mean())
-    np.testing.assert_array_equal(worst_for_diverged([1.0, np.inf], [3.0, np.nan])[0], [1.0, 3.0])
-    np.testing.assert_array_equal(worst_for_diverged([np.inf])[0], [1.0])
-
-
-def test_lower_ratio():
-    rng = np.random.default_rng(1)
-    x = np.exp(rng.normal(size=20))
-    y = 2.0 * x * np.exp(0.01 * rng.normal(size=20))
-    found = lower_ratio("", x, y)
-    assert found.outcome is HOLDS
-    assert found.estimate == pytest.approx(np.exp(np.log(y / x).mean()))
-    assert found.interval.low < 2.0 < found.interval.high
-    assert lower_ratio("", y, x).outcome is FAILS
-    assert lower_ratio("", x, y, 1.9).outcome is HOLDS
-    assert lower_ratio("", x, y, 2.1).outcome is FAILS
-    exact = lower_ratio("", [3.0], [61.2], 15.0)
-    assert (exact.outcome, exact.seeds) == (HOLDS, ())
-    assert exact.estimate == pytest.approx(20.4)
-    assert lower_ratio("", x, x).outcome is FAILS
-    assert lower_ratio("", x, x, 0.9).outcome is HOLDS
-    mean = geometric_mean([1.0, 4.0])
-    assert mean.estimate == pytest.approx(2.0)
-    assert mean.low * mean.high == pytest.approx(4.0)
-    assert geometric_mean([3.0, 3.0]).high == geometric_mean([3.0, 3.0]).low == pytest.approx(3.0)
 
 
 def panel(error, width):
