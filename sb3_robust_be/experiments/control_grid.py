@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -60,6 +60,8 @@ class ControlPreset:
     policy: str = "MlpPolicy"
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Of all contenders, over those of the domain"""
+    note: str = ""
+    """In which ways this is less than the paper's, for the report"""
 
     def domain(self, key: str) -> Domain:
         """The domain of that name."""
@@ -126,8 +128,13 @@ def stages(preset: ControlPreset, results: Results) -> Iterator[list[Spec]]:
         for spec in specs
     ]
     if selection:
-        yield selection
-    yield [spec for cell in cells(preset, results).values() for spec in cell.specs]
+        yield _distinct(selection)
+    yield _distinct(spec for cell in cells(preset, results).values() for spec in cell.specs)
+
+
+def _distinct(specs: Iterable[Spec]) -> list[Spec]:
+    """Contenders may share settings, such as DQN with the threshold ∞ and DQN with the squared loss."""
+    return list({dumps(spec, "spec"): spec for spec in specs}.values())
 
 
 def cells(preset: ControlPreset, results: Results) -> dict[tuple[str, str], Cell]:

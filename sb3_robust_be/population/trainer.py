@@ -157,7 +157,7 @@ class Trainer:
             values[rows] = learner.values(own).cpu().numpy()
         finite = np.isfinite(values).all(axis=1)
         if not finite.all():
-            self.mark_failed(~finite)
+            self.mark_failed(np.asarray(~finite))
             values[~finite] = 0.0
         return values
 

@@ -16,16 +16,16 @@ REFRESH = (None, 8, 32, 64, 256)
 
 
 def dqn(
-    rates: Sequence[float], refresh: Sequence[int | None] = REFRESH, thresholds: Sequence[float] = (1.0, 10.0)
+    rates: Sequence[float], refresh: Sequence[int | None] = REFRESH, thresholds: Sequence[float] = (1.0, 10.0, math.inf)
 ) -> Contender:
-    """DQN with the Huber loss."""
+    """DQN as the paper sweeps it; the threshold ∞ is the squared loss."""
     return Contender(
         "dqn", "dqn", {"learning_rate": rates, "target_update_interval": refresh, "huber_threshold": thresholds}
     )
 
 
 def dqn_squared(rates: Sequence[float], refresh: Sequence[int | None] = REFRESH) -> Contender:
-    """DQN with the squared loss: within the paper's sweep, and often the stronger baseline."""
+    """DQN with the squared loss alone: within the paper's sweep, and often the stronger baseline."""
     return Contender(
         "dqn, squared loss",
         "dqn",

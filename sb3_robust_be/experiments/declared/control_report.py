@@ -45,7 +45,8 @@ def control_analysis(preset: ControlPreset, results: Results) -> Analysis:
     notes = [
         f"Settings were chosen on {preset.selection_seeds} seeds from 10 000 on; what is reported are other seeds, "
         "from 0 on. Runs that diverged count as the lowest return of the domain in means and tests.",
-        f"Steps are {preset.steps:g} of the paper's.",
+        f"Runs have {preset.steps:g} of the paper's steps, and there are {preset.seeds} seeds.",
+        *([preset.note] if preset.note else []),
     ]
     return Analysis(plots=plots, tables=[_table(preset, results, scores, rng)], notes=notes)
 
@@ -59,7 +60,8 @@ def _table(
     preset: ControlPreset, results: Results, scores: dict[str, dict[str, np.ndarray]], rng: np.random.Generator
 ) -> Any:
     rows = []
-    for (key, label), cell in cells(preset, results).items():
+    in_order = sorted(cells(preset, results).items(), key=lambda item: preset.domains.index(item[0][0]))
+    for (key, label), cell in in_order:
         name = preset.domain(key).name
         values = lowest_for_failed(scores[name])[label]
         rows.append(

@@ -44,7 +44,7 @@ def _contenders(rates: tuple[float, ...], refresh: tuple[int | None, ...]) -> tu
 
 
 def _preset(
-    steps: int, contenders: tuple[Contender, ...], seeds: int, selection: int, **sizes: object
+    steps: int, contenders: tuple[Contender, ...], seeds: int, selection: int, note: str = "", **sizes: object
 ) -> ControlPreset:
     arguments = {**ARGUMENTS, **_exploration(steps), **sizes}
     return ControlPreset(
@@ -58,12 +58,19 @@ def _preset(
         own_domains=DOMAINS,
         policy="CnnPolicy",
         arguments=arguments,
+        note=note,
     )
 
 
 PRESETS = {
     "smoke": _preset(120, _contenders((2.0**-12,), (64,)), 1, 1, learning_starts=60, buffer_size=200),
-    "laptop": _preset(200_000, _contenders((2.0**-12,), (64,)), 3, 1),
+    "laptop": _preset(
+        200_000,
+        _contenders((2.0**-12,), (64,)),
+        3,
+        1,
+        note="Much shorter than the paper's 5 million steps, with one setting per algorithm and three seeds.",
+    ),
     "paper": _preset(STEPS, _contenders(RATES, REFRESH), 30, 3),
 }
 

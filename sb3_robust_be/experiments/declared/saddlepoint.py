@@ -32,6 +32,8 @@ PRESETS = {
         seeds=30,
         selection_seeds=5,
         steps=0.4,
+        note="Thinner than the paper's: three of six step sizes, SBEED at four of its settings and one step size, no "
+        "Lunar Lander.",
     ),
     "paper": ControlPreset(DOMAINS, _contenders(c.RATES, c.sbeed(c.RATES)), seeds=100, selection_seeds=10),
 }
