@@ -86,7 +86,7 @@ PRESETS = {
         etas=(0.25, 4.0),
         steps=0.002,
         evaluations=20,
-        cases=tuple(case for case in CASES if case.label in ("HardAlias-2", "SmallChain, features 0", "Baird")),
+        cases=tuple(case for case in CASES if case.label in ("SmallChain, features 0", "Baird")),
         features=(),
         backend="numpy",
     ),

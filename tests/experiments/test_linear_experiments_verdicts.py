@@ -1,0 +1,166 @@
+"""Verdicts of the exact linear experiments on constructed results: each can go either way."""
+
+import numpy as np
+import pytest
+
+from sb3_robust_be.evaluation import Outcome
+from sb3_robust_be.experiments.declared import fixed_points, objectives, projected_losses
+from sb3_robust_be.experiments.declared import projected_fixed_points as projected
+from sb3_robust_be.experiments.linear_verdicts import geometric_mean, lower, lower_ratio, worst_for_diverged
+
+HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
+
+
+def test_lower():
+    x = np.array([1.0, 1.2, 1.1, 0.9, 1.0, 1.1, 1.05, 0.95])
+    assert lower("", x, 1.5 * x).outcome is HOLDS
+    assert lower("", 1.5 * x, x).outcome is FAILS
+    assert lower("", x, 1.5 * x, 2.0).outcome is FAILS
+    assert lower("", x, 2.5 * x, 2.0).outcome is HOLDS
+    assert lower("", 1.5 * x, x, 0.5).outcome is HOLDS  # below twice
+    assert lower("", x, x[::-1]).outcome is OPEN
+    equal = lower("", x, x * (1.0 + 1e-12))
+    assert (equal.outcome, equal.reason) == (FAILS, "the errors are equal, but for rounding")
+    assert lower("", x, x, 0.5).outcome is HOLDS
+    diverged = lower("", x, np.full(8, np.inf))
+    assert diverged.outcome is HOLDS
+    assert diverged.estimate == pytest.approx(1.2 - x.mean())  # what diverged counts as the worst of all
+    assert lower("", x, 1.5 * x).estimate == pytest.approx(0.5 * x.mean())
+    np.testing.assert_array_equal(worst_for_diverged([1.0, np.inf], [3.0, np.nan])[0], [1.0, 3.0])
+    np.testing.assert_array_equal(worst_for_diverged([np.inf])[0], [1.0])
+
+
+def test_lower_ratio():
+    rng = np.random.default_rng(1)
+    x = np.exp(rng.normal(size=20))
+    y = 2.0 * x * np.exp(0.01 * rng.normal(size=20))
+    found = lower_ratio("", x, y)
+    assert found.outcome is HOLDS
+    assert found.estimate == pytest.approx(np.exp(np.log(y / x).mean()))
+    assert found.interval.low < 2.0 < found.interval.high
+    assert lower_ratio("", y, x).outcome is FAILS
+    assert lower_ratio("", x, y, 1.9).outcome is HOLDS
+    assert lower_ratio("", x, y, 2.1).outcome is FAILS
+    exact = lower_ratio("", [3.0], [61.2], 15.0)
+    assert (exact.outcome, exact.seeds) == (HOLDS, ())
+    assert exact.estimate == pytest.approx(20.4)
+    assert lower_ratio("", x, x).outcome is FAILS
+    assert lower_ratio("", x, x, 0.9).outcome is HOLDS
+    mean = geometric_mean([1.0, 4.0])
+    assert mean.estimate == pytest.approx(2.0)
+    assert mean.low * mean.high == pytest.approx(4.0)
+    assert geometric_mean([3.0, 3.0]).high == geometric_mean([3.0, 3.0]).low == pytest.approx(3.0)
+
+
+def outcomes(verdicts):
+    return {verdict.claim: verdict.outcome for verdict in verdicts}
+
+
+def points(**theta):
+    """Results of ``objectives``: minima at these weights, by objective; τ = 1 and 0.03 for the MHBE."""
+    return {
+        label: {"theta": [theta[key]], "msve_relative": theta.get("ratio", 300.0)}
+        for label, key in zip(
+            [target.label for target in objectives.TARGETS],
+            ("msve", "mave", "msbe", "mhbe", "mhbe_small", "mabe"),
+            strict=True,
+        )
+    }
+
+
+def test_verdicts_on_objectives():
+    published = points(msve=0.0, mave=0.001, msbe=-0.9, mhbe=-0.3, mhbe_small=-0.2, mabe=0.01)
+    assert set(outcomes(objectives.verdicts(published)).values()) == {HOLDS}
+    opposite = points(msve=0.0, mave=0.5, msbe=0.1, mhbe=0.2, mhbe_small=0.2, mabe=0.2, ratio=3.0)
+    assert set(outcomes(objectives.verdicts(opposite)).values()) == {FAILS}
+
+
+def relative_errors(labels, factors, draws=12):
+    """Errors of ``labels[i]`` about ``factors[i]``, with noise over draws that they share in part."""
+    rng = np.random.default_rng(0)
+    base = np.exp(0.2 * rng.normal(size=draws))
+    return {
+        metric: {k: f * base * np.exp(0.02 * rng.normal(size=draws)) for k, f in zip(labels, factors, strict=True)}
+        for metric in fixed_points.METRICS
+    }
+
+
+LABELS = [target.label for target in fixed_points.TARGETS]
+
+
+def fixed_point_errors(aliased, outlier, chain):
+    of = dict.fromkeys(fixed_points.ALIASED, aliased) | dict.fromkeys(fixed_points.OUTLIERS, outlier)
+    of |= dict.fromkeys(fixed_points.CHAINS, chain)
+    return {case: relative_errors(LABELS, factors) for case, factors in of.items()}
+
+
+def test_verdicts_on_fixed_points():
+    published = fixed_point_errors((40.0, 2.0, 2.0, 1.5), (1.4, 1.2, 1.2, 1.2), (2.0, 2.2, 2.2, 2.2))
+    found = outcomes(fixed_points.verdicts(published))
+    assert set(found.values()) == {HOLDS}
+    assert len(found) == 2 * (2 * 3 + 3 + 2 * 6) + 2
+    opposite = fixed_point_errors((2.0, 3.0, 3.0, 3.0), (1.2, 1.4, 1.4, 1.4), (4.0, 2.0, 2.0, 2.0))
+    found = outcomes(fixed_points.verdicts(opposite))
+    assert {outcome for claim, outcome in found.items() if "slightly" not in claim} == {FAILS}
+    # Robust objectives that are better on the chains are no more than slightly worse; much worse ones are not.
+    assert {outcome for claim, outcome in found.items() if "slightly" in claim} == {HOLDS}
+    much = fixed_point_errors((40.0, 2.0, 2.0, 1.5), (1.4, 1.2, 1.2, 1.2), (2.0, 6.0, 6.0, 6.0))
+    found = outcomes(fixed_points.verdicts(much))
+    assert {outcome for claim, outcome in found.items() if "slightly" in claim} == {FAILS}
+
+
+def test_verdicts_leave_out_what_has_failed():
+    published = fixed_point_errors((40.0, 2.0, 2.0, 1.5), (1.4, 1.2, 1.2, 1.2), (2.0, 2.2, 2.2, 2.2))
+    del published["HardAlias-2"]
+    found = outcomes(fixed_points.verdicts(published))
+    assert found
+    assert not any("HardAlias-2" in claim for claim in found)
+
+
+def projected_errors(factors):
+    """``factors`` by case: of H = all, V + 5 and V, for every loss."""
+    labels = [f"{loss}, {basis}" for loss in projected.LOSSES for basis in projected.BASES.values()]
+    found = {}
+    for case, three in factors.items():
+        found[case] = relative_errors(labels, three * 3)
+        for own in found[case].values():
+            for loss in projected.LOSSES[1:]:
+                own[f"{loss}, V"] = own["mspbe, V"]
+    return found
+
+
+def test_verdicts_on_projections():
+    better, worse = (3.0, 2.0, 1.0), (1.0, 2.0, 3.0)
+    names = projected.PAPERS
+    for share, expected in ((3, HOLDS), (2, FAILS)):
+        factors = {case: better if i < share else worse for i, case in enumerate(names)}
+        found = outcomes(projected.verdicts(projected_errors(factors)))
+        same = [claim for claim in found if "same fixed point" in claim]
+        assert found.pop(same[0]) == HOLDS
+        assert set(found.values()) == {expected}
+        assert len(found) == 2 * 2 * 3
+    # A wider class between the two takes "best of all three" away, not "better than no projection".
+    found = outcomes(projected.verdicts(projected_errors(dict.fromkeys(names, (3.0, 1.0, 2.0)))))
+    assert {outcome for claim, outcome in found.items() if "best" in claim} == {FAILS}
+    assert {outcome for claim, outcome in found.items() if "better" in claim} == {HOLDS}
+    # As good is not worse: HardAlias-2's wide class is V itself.
+    errors = projected_errors(dict.fromkeys(names, better))
+    for own in errors["HardAlias-2"].values():
+        own.update({f"{loss}, V + 5": own[f"{loss}, V"] for loss in projected.LOSSES})
+    assert set(outcomes(projected.verdicts(errors)).values()) == {HOLDS}
+    errors["BigChain"]["msve"]["mhpbe, τ = 1, V"] = 1.1 * errors["BigChain"]["msve"]["mspbe, V"]
+    assert [claim for claim, outcome in outcomes(projected.verdicts(errors)).items() if outcome == FAILS] == [
+        "H = V: MSPBE and MHPBE have the same fixed point on all problems (largest log ratio of errors)"
+    ]
+
+
+def test_verdicts_on_surfaces():
+    theta = np.linspace(-4.0, 4.0, 41)
+    square = theta**2
+    huber = np.where(np.abs(theta) <= 1.0, square, 2.0 * np.abs(theta) - 1.0)
+    published = {"mspbe": square, "mhpbe": huber, "norm": huber, "tdrc": 0.8 * square}
+    assert set(outcomes(projected_losses.verdicts(1.0, published)).values()) == {HOLDS}
+    opposite = {"mspbe": square, "mhpbe": square, "norm": np.minimum(square, 1.0), "tdrc": square}
+    found = outcomes(projected_losses.verdicts(1.0, opposite))
+    assert set(found.values()) == {FAILS}
+    assert len(found) == 4
