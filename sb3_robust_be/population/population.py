@@ -65,7 +65,7 @@ class Population:
         are stepped together, others one by one.
     :param seeds: Different integers from 0 on; or :class:`Member` objects, for a population that is no product.
     :param env_kwargs: Of ``gym.make``, or of the function.
-    :param compile: Compile the update, optimiser included: up to a minute at the first one, then about twice as fast.
+    :param compile: Compile the update, optimiser included: some twenty seconds at the first one, then up to twice as fast.
     :param device: Device (cpu, cuda, ...) of the networks and the replay buffer.
     :param verbose: 0 prints nothing, 1 says how much memory the replay buffer takes.
     :param arguments: The algorithm's, each one value or a list.

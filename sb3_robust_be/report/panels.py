@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 #: From here on dots become a bitmap within the SVG; its text stays text, and the CSV has every one.
-MAX_VECTOR_DOTS = 5_000
+MAX_VECTOR_DOTS = 1_000
 
 
 def checked_panels(panels: Mapping[str, Mapping[str, Any]], read: Callable[[str, Any], Any]) -> dict[str, Any]:

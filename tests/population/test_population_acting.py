@@ -79,6 +79,15 @@ def test_softmax_policies_have_their_frequencies():
     assert certain.max() <= 3, "rounded sums below the largest uniform number are no further action"
 
 
+def test_a_softmax_policy_samples_by_its_members_third_number():
+    """The cumulative probabilities are 0.25, 0.5 and 0.75: where the values are equal, every action is as likely."""
+    kinds = ["greedy", "softmax", "greedy", "softmax", "softmax"]
+    exploration = Exploration([acting(0.0, 0.0, 0.1, behaviour=b, temperature=0.5) for b in kinds], 4)
+    exploration.set_progress(1.0)
+    uniforms = np.array([[0.9, 0.9, third] for third in (0.3, 0.99, 0.6, 0.24, 0.51)])
+    assert exploration.actions(np.zeros((5, 4)), uniforms).tolist() == [0, 3, 0, 0, 2]
+
+
 def actions_and_values(population, i):
     """What a member did, and the values of where it was, by a single agent's network; nothing has been learned."""
     fields = population._trainer.replay.fields()

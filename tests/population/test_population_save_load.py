@@ -110,6 +110,7 @@ def test_an_interrupted_save_leaves_the_old_state(suffix, tmp_path, monkeypatch)
     for _ in range(3):
         population.learn(12)
         population.save(tmp_path)
+        population.save(tmp_path)
         old = [member_state(population, i) for i in range(2)]
         with monkeypatch.context() as patch:
             interrupt(patch, suffix)
