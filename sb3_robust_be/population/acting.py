@@ -41,8 +41,12 @@ class Exploration:
         """
         :param progress_remaining: From 1 to 0.
         """
-        distinct = np.array([schedule(progress_remaining) for schedule in self._distinct.values()])
-        self.rates = np.minimum(distinct[self._member], self.cap)
+        # SB3's schedule divides by the fraction at the very beginning, where a single agent does not ask it.
+        distinct = [
+            schedule(progress_remaining) if fraction > 0 else final
+            for (_, final, fraction), schedule in self._distinct.items()
+        ]
+        self.rates = np.minimum(np.array(distinct)[self._member], self.cap)
 
     def random_actions(self, uniforms: np.ndarray) -> np.ndarray:
         """

@@ -52,7 +52,7 @@ class Population:
     Lists are possible for numbers (``learning_rate``, ``huber_threshold``, ``h_regularization``,
     ``h_learning_rate_ratio``, ``temperature``, ``eta``, ``gamma``, ``tau``, the three ``exploration_…``,
     ``target_update_interval`` and ``max_grad_norm``) and for ``projection``, ``limit``, ``h_target`` and ``behaviour``.
-    Members with and without target network, or with other choices, are stacked apart.
+    Members with and without target network (an interval of 0 or ``None``), or with other choices, are stacked apart.
 
     DQN is SB3's, with its loss and its target network, and takes ``huber_threshold`` as well (1 is SB3's loss, ``None``
     the squared loss), ``target_update_interval=None`` for no target network and ``max_grad_norm=None``.
@@ -65,7 +65,7 @@ class Population:
         are stepped together, others one by one.
     :param seeds: Different integers from 0 on; or :class:`Member` objects, for a population that is no product.
     :param env_kwargs: Of ``gym.make``, or of the function.
-    :param compile: Compile the update, optimiser included: some twenty seconds at the first one, then up to twice as fast.
+    :param compile: Compile the update, optimiser included: some twenty seconds at first, then up to twice as fast.
     :param device: Device (cpu, cuda, ...) of the networks and the replay buffer.
     :param verbose: 0 prints nothing, 1 says how much memory the replay buffer takes.
     :param arguments: The algorithm's, each one value or a list.

@@ -163,6 +163,11 @@ def _arrays(population: Population) -> dict[str, np.ndarray]:
 
 def _restore(population: Population, arrays: Any) -> None:
     trainer = population._trainer
+    if len(arrays["failed_at"]) != len(population):
+        raise ValueError(
+            f"The saved state is of {len(arrays['failed_at'])} members and the arguments are of {len(population)}. Do "
+            "not replace seeds, and lists by lists of the same length only."
+        )
     trainer.num_timesteps, trainer.n_calls, trainer.total = map(int, arrays["counts"])
     trainer.exploration.rates = arrays["exploration"]
     trainer.log.load(arrays["log/table"], arrays["log/returns"], arrays["log/lengths"])

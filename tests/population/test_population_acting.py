@@ -170,6 +170,14 @@ def test_resuming_before_the_end_goes_on_falling():
     assert rates[-1].tolist() == pytest.approx([0.05] * 4)
 
 
+@pytest.mark.parametrize("algorithm", ["dqn", "qrc"])
+def test_without_a_schedule(algorithm):
+    settings = {"exploration_fraction": 0.0, "exploration_final_eps": 0.2, "learning_starts": 1000}
+    expected = single_epsilons(make_single(algorithm, RewardEnv(), **settings), 5)
+    found = epsilons(make(algorithm, [0], RewardEnv, **settings), 5)
+    assert found[:, 0].tolist() == expected == [0.2] * 5
+
+
 # Targets
 
 

@@ -210,6 +210,14 @@ def test_a_larger_buffer_forgets_the_oldest_first(tmp_path):
     assert sorted(kept) == sorted(expected)
 
 
+def test_replacements_that_are_of_other_members(tmp_path):
+    make("qrc", [3]).save(tmp_path)
+    with pytest.raises(ValueError, match=r"saved state is of 1 members and the arguments are of 2\..*seeds"):
+        Population.load(tmp_path, seeds=[3, 4])
+    with pytest.raises(ValueError, match=r"of 1 members.*of 2\..*lists"):
+        Population.load(tmp_path, gamma=[0.9, 0.99])
+
+
 def test_other_folders(tmp_path):
     with pytest.raises(FileNotFoundError, match=rf"^{tmp_path} holds no population: population\.json is missing"):
         Population.load(tmp_path)
