@@ -129,7 +129,7 @@ def test_a_row_per_population_and_ratios_within_a_round(monkeypatch):
     rates = {"DQN": iter([100.0, 50.0, 50.0]), "Population": iter([1000.0, 750.0, 500.0])}
     monkeypatch.setattr(population, "WARM_UP", 1)
     monkeypatch.setattr(population, "_agent_steps_per_s", lambda who, steps: next(rates[type(who).__name__]))
-    (row,) = population.measure("qrc_huber", "CartPole-v1", (CELL,), repeats=3, seconds=0.001, dqn_arch=(4,))
+    (row,) = population.measure("qrc_huber", "CartPole-v1", (CELL,), repeats=3, seconds=0.001)
     assert (row["ratio_to_dqn"], row["ratio_min"], row["ratio_max"]) == (10.0, 10.0, 15.0)
     assert (row["agent_steps_per_s"], row["dqn_steps_per_s"]) == (750, 50.0)
     assert (row["members"], row["net_arch"], row["compiled"]) == (3, (4,), False)

@@ -58,27 +58,26 @@ def settings(net_arch: tuple[int, ...], steps: int) -> dict[str, Any]:
     }
 
 
-def measure(
-    algorithm: str, env: str, cells: tuple[Cell, ...], repeats: int, seconds: float, dqn_arch: tuple[int, ...]
-) -> list[dict[str, Any]]:
+def measure(algorithm: str, env: str, cells: tuple[Cell, ...], repeats: int, seconds: float) -> list[dict[str, Any]]:
     """
     :param algorithm: Of the populations.
     :param env: A gymnasium id.
     :param cells: What to time.
     :param repeats: Rounds.
     :param seconds: About how long each contender runs in a round.
-    :param dqn_arch: DQN's hidden units: its time hardly depends on them.
     :return: One row per cell: ``members``, ``net_arch``, ``compiled``, ``agent_steps_per_s`` and ``ratio_to_dqn``
         (medians), and the ratio's smallest and largest round.
     """
-    dqn = DQN("MlpPolicy", env, seed=0, **settings(dqn_arch, 10_000))
+    # Each population is compared with a DQN of its own network.
+    networks = list(dict.fromkeys(cell.net_arch for cell in cells))
+    baselines = [DQN("MlpPolicy", env, seed=0, **settings(network, 10_000)) for network in networks]
     populations = [
         Population(
             algorithm, "MlpPolicy", env, range(c.members), compile=c.compiled, verbose=0, **settings(c.net_arch, 10_000)
         )
         for c in cells
     ]
-    contenders: list[Any] = [dqn, *populations]
+    contenders: list[Any] = [*baselines, *populations]
     steps = [_steps_per_round(contender, seconds) for contender in contenders]
     rounds: list[list[float]] = [[] for _ in contenders]
     for i in range(repeats):
@@ -86,8 +85,9 @@ def measure(
         for k in order[i % len(order) :] + order[: i % len(order)]:
             rounds[k].append(_agent_steps_per_s(contenders[k], steps[k]))
     rows = []
-    for cell, own in zip(cells, rounds[1:], strict=True):
-        ratios = [rate / base for rate, base in zip(own, rounds[0], strict=True)]
+    for cell, own in zip(cells, rounds[len(networks) :], strict=True):
+        base = rounds[networks.index(cell.net_arch)]
+        ratios = [rate / one for rate, one in zip(own, base, strict=True)]
         rows.append(
             {
                 **cell._asdict(),
@@ -95,7 +95,7 @@ def measure(
                 "ratio_to_dqn": round(statistics.median(ratios), 2),
                 "ratio_min": round(min(ratios), 2),
                 "ratio_max": round(max(ratios), 2),
-                "dqn_steps_per_s": round(statistics.median(rounds[0]), 1),
+                "dqn_steps_per_s": round(statistics.median(base), 1),
                 "algorithm": algorithm,
                 "env": env,
             }
@@ -118,12 +118,11 @@ def _steps_per_round(contender: Population | OffPolicyAlgorithm, seconds: float)
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    print(f"DQN, one by one: {rows[0]['dqn_steps_per_s']:.0f} steps/s")
-    print(f"{'members':>8}{'network':>10}{'':>10}{'agent-steps/s':>15}{'× DQN':>8}{'min':>8}{'max':>8}")
+    print(f"{'members':>8}{'network':>10}{'':>10}{'agent-steps/s':>15}{'DQN':>6}{'× DQN':>8}{'min':>8}{'max':>8}")
     for row in rows:
         network, mode = "-".join(map(str, row["net_arch"])), "compiled" if row["compiled"] else "eager"
         print(
-            f"{row['members']:>8}{network:>10}{mode:>10}{row['agent_steps_per_s']:>15}{row['ratio_to_dqn']:>8.1f}"
+            f"{row['members']:>8}{network:>10}{mode:>10}{row['agent_steps_per_s']:>15}{row['dqn_steps_per_s']:>6.0f}{row['ratio_to_dqn']:>8.1f}"
             f"{row['ratio_min']:>8.1f}{row['ratio_max']:>8.1f}"
         )
 
@@ -149,7 +148,7 @@ def main(argv: list[str]) -> int:
     chosen = tuple(Cell(n, tuple(args.net_arch), c) for n in args.members or () for c in (False, True)) or CELLS
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module="stable_baselines3")
-        rows = measure(args.algo, args.env, chosen, args.repeats, args.seconds, (64, 64))
+        rows = measure(args.algo, args.env, chosen, args.repeats, args.seconds)
     _print(rows)
     if args.json is not None:
         write_rows(args.json, rows, ["sb3-robust-be benchmark population", *argv])

@@ -162,7 +162,8 @@ def mean_band(
     low, high = np.full((2, len(estimate)), np.nan)
     known = np.isfinite(estimate)
     tails = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-    low[known], high[known] = np.nanquantile(resampled[:, known], tails, axis=0)
+    if known.any():  # numpy has no quantiles of no points
+        low[known], high[known] = np.nanquantile(resampled[:, known], tails, axis=0)
     return Band(estimate, low, high, level, method)
 
 

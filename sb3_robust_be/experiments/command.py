@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,11 @@ def _show(args: argparse.Namespace) -> int:
         print(f"\n{reading.question}\n  readings: {'; '.join(reading.readings)}")
         print(f"  default: {reading.default}: {reading.why}")
     print(f"\nScale {args.scale}:")
-    for item in dataclasses.fields(preset):
-        print(f"  {item.name}: {getattr(preset, item.name)}")
+    if dataclasses.is_dataclass(preset):
+        for item in dataclasses.fields(preset):
+            print(f"  {item.name}: {getattr(preset, item.name)}")
+    else:
+        print(f"  {preset!r}")
     first = next(experiment.stages(preset, Results(_folder(args, experiment))))
     print(f"  runs of the first stage: {len(first)}")
     return 0
@@ -62,16 +66,23 @@ def _show(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     experiment = _find(args.name)
     out = _folder(args, experiment)
-    failed = 0
+    failures: list[str] = []
     for specs in experiment.stages(experiment.preset(args.scale), Results(out)):
-        summary = run_units(make_units(specs, number_of_jobs(args)), out, **runner_options(args))
-        failed = summary.failed
+        run_units(make_units(specs, number_of_jobs(args)), out, **runner_options(args))
+        failures += [failure["error"] for failure in Results(out).failures(specs) if failure is not None]
         if not _ended(out, specs):
             print("Other shards have runs left: run the same command again when they have ended, for what is next.")
             return 0
     print(f"{experiment.name} is complete in {out}.")
-    print(f"Next: sb3-robust-be experiment report {args.name} --scale {args.scale} --out {args.out}")
-    return int(failed > 0)
+    for error, count in Counter(failures).most_common():
+        print(f"{count} failed: {error}")
+    print(f"Next: {_command('report', args, experiment)}")
+    return int(len(failures) > 0)
+
+
+def _command(verb: str, args: argparse.Namespace, experiment: Experiment) -> str:
+    name = args.name if args.name != ALL else experiment.name
+    return f"sb3-robust-be experiment {verb} {name} --scale {args.scale} --out {args.out}"
 
 
 def _stage_counts(experiment: Experiment, scale: str, out: Path) -> list[Counts]:
@@ -100,10 +111,10 @@ def _report(args: argparse.Namespace) -> int:
         out = _folder(args, experiment)
         last = _stage_counts(experiment, args.scale, out)[-1]
         if last.running + last.left > 0:
-            left = f"{experiment.name} has {last.running + last.left} runs left at scale {args.scale}"
-            print(f"{left}; make them with: sb3-robust-be experiment run", file=sys.stderr)
+            left = f"{experiment.name} has at least {last.running + last.left} runs left at scale {args.scale}"
+            print(f"{left}: {_command('run', args, experiment)}", file=sys.stderr)
             continue
-        page = make_report(experiment, args.scale, out)
+        page = make_report(experiment, args.scale, out, _command("run", args, experiment))
         print(report.write(page, pages))
         written.append(page)
     if args.name == ALL and written:

@@ -82,12 +82,17 @@ def train_members(specs: Sequence[Spec], report_progress: ReportProgress) -> Pop
     :param report_progress: Takes the finished fraction.
     :return: A trained population, one member per spec.
     """
+    steps = specs[0]["steps"]
+    return _population(specs).learn(steps, callback=lambda p: report_progress(p.num_timesteps / steps))
+
+
+def _population(specs: Sequence[Spec]) -> Population:
     from sb3_robust_be.population import Member, Population
 
     first = specs[0]
     shared = {k: v for k, v in first["arguments"].items() if all(s["arguments"].get(k, _ABSENT) == v for s in specs)}
     members = [Member(spec["seed"], {k: v for k, v in spec["arguments"].items() if k not in shared}) for spec in specs]
-    population = Population(
+    return Population(
         first["algorithm"],
         first["policy"],
         first["env"],
@@ -97,7 +102,21 @@ def train_members(specs: Sequence[Spec], report_progress: ReportProgress) -> Pop
         verbose=0,
         **_constructed(shared),
     )
-    return population.learn(first["steps"], callback=lambda p: report_progress(p.num_timesteps / first["steps"]))
+
+
+def make_agent(spec: Spec) -> None:
+    """
+    :param spec: Of :func:`control_spec`.
+    :raises Exception: Whatever the algorithm, the network or the environment object to in it.
+    """
+    import gymnasium as gym
+
+    if spec["function"] == SINGLE:
+        _single_agent(
+            {**spec, "arguments": {**spec["arguments"], "buffer_size": 1}}, gym.make(spec["env"], **spec["env_kwargs"])
+        )
+    else:
+        _population([spec])
 
 
 def finish_members(population: Population, specs: Sequence[Spec], writers: Sequence[RunWriter], seconds: float) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 
 from sb3_robust_be.experiments.control import (
     POPULATION,
@@ -148,16 +149,12 @@ def cells(preset: ControlPreset, results: Results) -> dict[tuple[str, str], Cell
         scores = {key: selection_scores(preset, key, contender, results) for key in preset.domains}
         for key in preset.domains:
             # Between domains of different units it is ranks that can be added up.
-            votes = [_ranks(own) for own in scores.values()] if preset.one_setting else [scores[key]]
+            votes = [scipy.stats.rankdata(own) for own in scores.values()] if preset.one_setting else [scores[key]]
             best = int(np.argmax(np.sum(votes, axis=0)))
             setting = settings_of(dict(contender.grid))[best]
             specs = preset.specs(key, contender, setting, preset.reported_seeds(key))
             found[key, contender.label] = Cell(setting, specs)
     return found
-
-
-def _ranks(scores: np.ndarray) -> np.ndarray:
-    return scores.argsort().argsort()
 
 
 def selection_scores(preset: ControlPreset, key: str, contender: Contender, results: Results) -> np.ndarray:
@@ -178,15 +175,27 @@ def selection_scores(preset: ControlPreset, key: str, contender: Contender, resu
 
 def finals(preset: ControlPreset, results: Results) -> dict[str, dict[str, np.ndarray]]:
     """Final returns by domain's name and label, NaN for runs that diverged or failed."""
-    found: dict[str, dict[str, np.ndarray]] = {}
-    for (key, label), cell in cells(preset, results).items():
-        found.setdefault(preset.domain(key).name, {})[label] = load_finals(results, cell.specs)
-    return found
+    return _of_cells(preset, results, load_finals)
+
+
+def areas(preset: ControlPreset, results: Results) -> dict[str, dict[str, np.ndarray]]:
+    """Areas under the learning curve by domain's name and label, NaN for runs that diverged or failed."""
+    return _of_cells(preset, results, _load_areas)
 
 
 def curves(preset: ControlPreset, results: Results) -> dict[str, dict[str, np.ndarray]]:
     """Learning curves by domain's name and label."""
+    return _of_cells(preset, results, load_curves)
+
+
+def _of_cells(
+    preset: ControlPreset, results: Results, load: Callable[[Results, Sequence[Spec]], np.ndarray]
+) -> dict[str, dict[str, np.ndarray]]:
     found: dict[str, dict[str, np.ndarray]] = {}
     for (key, label), cell in cells(preset, results).items():
-        found.setdefault(preset.domain(key).name, {})[label] = load_curves(results, cell.specs)
+        found.setdefault(preset.domain(key).name, {})[label] = load(results, cell.specs)
     return found
+
+
+def _load_areas(results: Results, specs: Sequence[Spec]) -> np.ndarray:
+    return np.array([np.nan if result is None else result["auc"] for result in results.of(specs)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,6 +111,8 @@ def load_experiment(path: Path) -> Experiment:
     if module_spec is None or module_spec.loader is None:
         raise ValueError(f"{path} is no Python or YAML file; give one that ends in .py, .yml or .yaml.")
     module = importlib.util.module_from_spec(module_spec)
+    # Dataclasses look their module up.
+    sys.modules[path.stem] = module
     module_spec.loader.exec_module(module)
     found = getattr(module, "EXPERIMENT", None)
     if not isinstance(found, Experiment):

@@ -6,9 +6,19 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from sb3_robust_be.evaluation import Interval, Verdict, computed, greater, t_interval
+from sb3_robust_be.evaluation import (
+    Comparison,
+    Interval,
+    Verdict,
+    computed,
+    failed_fraction,
+    greater,
+    t_interval,
+)
+from sb3_robust_be.evaluation.verdicts import decide
 
 #: Relative differences below this are rounding, of solvers or of the order of sums.
 ROUNDING = 1e-7
@@ -19,13 +29,31 @@ Floats = NDArray[np.float64]
 def lower(claim: str, x: ArrayLike, y: ArrayLike, factor: float = 1.0) -> Verdict:
     """The claim "x's mean error is below y's", or below ``1/factor`` of it: a paired t of ``y/factor − x``.
 
-    :param x: Shape (seeds,). What is not finite, a run that diverged, counts as the largest finite error of both.
+    Where a run diverged there is no mean: then a sign test of ``x < y/factor`` over the seeds, with what diverged above
+    every finite error and equal to what diverged too. Its estimate is the share of seeds on which x is lower, among
+    those on which the two differ.
+
+    :param x: Shape (seeds,); not finite for a run that diverged.
     :param y: Likewise, of the same seeds.
     """
-    first, second = worst_for_diverged(x, y)
+    first, second = (np.where(np.isfinite(e), e, np.inf) for e in (np.asarray(x, float), np.asarray(y, float)))
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        return _lower_on_most_seeds(claim, first, second / factor)
     if np.allclose(first, second, rtol=ROUNDING, atol=0.0):
         return _equal(claim, (1.0 / factor - 1.0) * float(first.mean()), 0.0)
     return greater(claim, second / factor, first, method="paired")
+
+
+def _lower_on_most_seeds(claim: str, x: Floats, y: Floats) -> Verdict:
+    """Of pairs without NaN, infinities allowed."""
+    differ = ~np.isclose(x, y, rtol=ROUNDING, atol=0.0)
+    wins, pairs = int((x < y)[differ].sum()), int(differ.sum())
+    if pairs == 0:
+        nothing = Interval(0.5, math.nan, math.nan, 0.95, "Clopper–Pearson", "no seed tells the two apart")
+        return decide(claim, Comparison("sign", 0.5, nothing, 0.0, 1.0, (len(x),)), 0.5)
+    share = failed_fraction((x < y)[differ], method="exact")
+    p_value = float(scipy.stats.binomtest(wins, pairs).pvalue)
+    return decide(claim, Comparison("sign", share.estimate, share, wins, p_value, (len(x),)), 0.5)
 
 
 def lower_ratio(claim: str, x: ArrayLike, y: ArrayLike, factor: float = 1.0) -> Verdict:
@@ -67,11 +95,3 @@ def geometric_mean(values: ArrayLike) -> Interval:
         value = math.exp(logs[0])
         return Interval(value, value, value, 0.95, "exact")
     return exponential(t_interval(logs))
-
-
-def worst_for_diverged(*errors: ArrayLike) -> list[Floats]:
-    """The same with the largest finite of all in place of what is not finite; 1 if none is."""
-    arrays = [np.asarray(values, dtype=np.float64) for values in errors]
-    finite = np.concatenate([values[np.isfinite(values)] for values in arrays])
-    worst = float(finite.max()) if finite.size else 1.0
-    return [np.where(np.isfinite(values), values, worst) for values in arrays]

@@ -10,6 +10,8 @@ from typing import Any
 from sb3_robust_be.experiments.processes import cores
 from sb3_robust_be.experiments.units import RunnerError
 
+_PROCESSES_PER_SHARD = 4
+
 
 def add_runner_options(parser: argparse.ArgumentParser) -> None:
     """
@@ -28,8 +30,12 @@ def add_runner_options(parser: argparse.ArgumentParser) -> None:
 def number_of_jobs(args: argparse.Namespace) -> int:
     """
     :param args: Of a parser with :func:`add_runner_options`.
-    :return: Processes.
+    :return: Processes to make units for. With shards it depends on their number alone: every machine must find the
+        same units.
     """
+    if args.shard is not None:
+        shards = args.shard.rpartition("/")[2]
+        return _PROCESSES_PER_SHARD * int(shards) if shards.isdigit() else 1
     return 1 if args.executor == "serial" else int(args.jobs or cores())
 
 

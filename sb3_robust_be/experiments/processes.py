@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from sb3_robust_be.interrupts import ctrl_c_later, on_ctrl_c
+
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 _PATIENCE_S = 5.0
 
@@ -56,7 +58,7 @@ class _Worker(ProcessPoolExecutor):
     """A process that is either started whole or not at all."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        with _ctrl_c_later():
+        with ctrl_c_later():
             return super().submit(fn, *args, **kwargs)
 
 
@@ -71,7 +73,7 @@ def worker_factory(preload: Sequence[str]) -> Callable[[], Executor]:
         context: Any = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(preload))
         # It inherits both. Ctrl-C reaches the whole group, but to end its workers is the runner's part.
-        with _environment(_ONE_THREAD), _on_ctrl_c(signal.SIG_IGN):
+        with _environment(_ONE_THREAD), on_ctrl_c(signal.SIG_IGN):
             forkserver.ensure_running()
     else:
         context = multiprocessing.get_context("spawn")
@@ -91,28 +93,6 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-@contextmanager
-def _on_ctrl_c(handler: Any) -> Iterator[Any]:
-    """Another handler of SIGINT while it lasts; yields the usual one. Only the main thread can do that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield None
-        return
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield before
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _ctrl_c_later() -> Iterator[None]:
-    caught: list[Any] = []
-    with _on_ctrl_c(lambda *signal_and_frame: caught.append(signal_and_frame)) as usual:
-        yield
-    if caught and callable(usual):
-        usual(*caught[0])
 
 
 def _start_worker() -> None:

@@ -68,6 +68,10 @@ class Learner:
         self._schedules = any(callable(m.learning_rate) or callable(getattr(m, "huber_threshold", 0)) for m in models)
         self._settings: _Settings | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies and pickles trace again: code has no copy.
+        return {**self.__dict__, "_graphs": {}}
+
     def _vector(self, values: Sequence[Any] | np.ndarray) -> th.Tensor:
         """One number (or row of them) per member."""
         return self.rows.new_tensor(np.asarray(values, np.float64))

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 from gymnasium import spaces
 from stable_baselines3 import DQN
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from sb3_robust_be.population.baseline import BaselineDQN
 from sb3_robust_be.qrc.two_heads import TwoHeadQLearning
+from sb3_robust_be.qrc.validation import check_count
 from sb3_robust_be.registry import ALGORITHMS
 
 # What may differ between members, hence be a list.
@@ -82,6 +84,30 @@ def member_class(algorithm: type[OffPolicyAlgorithm]) -> type[Any]:
     return BaselineDQN if algorithm is DQN else algorithm
 
 
+def plain(value: Any) -> Any:
+    """
+    :param value: An argument.
+    :return: Lists in place of numpy's vectors, and Python's numbers in place of numpy's.
+    """
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    return [plain(x) for x in value] if isinstance(value, list) else value
+
+
+def check_frequency(train_freq: Any) -> None:
+    """
+    :param train_freq: As of a single agent.
+    :raises ValueError: If it does not count steps, one or more.
+    """
+    steps, unit = train_freq if isinstance(train_freq, (tuple, list)) else (train_freq, "step")
+    if unit != "step":
+        raise ValueError(
+            f"train_freq={train_freq!r} counts episodes, and the members' episodes end at different steps. Pass a "
+            "number of steps."
+        )
+    check_count("train_freq", steps, "Pass the steps between two updates.")
+
+
 def as_list(seeds: Any) -> list[Any]:
     """
     :param seeds: Integers or members.
@@ -139,8 +165,8 @@ def _check_seeds(seeds: Iterable[int]) -> list[int]:
         chosen = [operator.index(seed) for seed in seeds]
     except TypeError:
         raise TypeError(f"seeds must be integers, as in range(30), and is {seeds!r}.") from None
-    if not chosen or min(chosen) < 0 or len(set(chosen)) < len(chosen):
-        raise ValueError(f"seeds must be one or more different integers from 0 on and is {chosen!r}.")
+    if not chosen or min(chosen) < 0 or max(chosen) >= 2**32 or len(set(chosen)) < len(chosen):
+        raise ValueError(f"seeds must be one or more different integers from 0 to 2³² − 1 and is {chosen!r}.")
     return chosen
 
 

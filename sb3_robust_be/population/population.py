@@ -7,7 +7,7 @@ import functools
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import gymnasium as gym
 import numpy as np
@@ -15,11 +15,11 @@ import torch as th
 from stable_baselines3 import DQN
 from stable_baselines3.common import callbacks
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from stable_baselines3.common.type_aliases import TrainFrequencyUnit
 from stable_baselines3.common.utils import get_device
 
 from sb3_robust_be.envs.lockstep import make_lockstep
 from sb3_robust_be.evaluation.returns import binned_curve
+from sb3_robust_be.interrupts import ctrl_c_later
 from sb3_robust_be.population import members as m
 from sb3_robust_be.population import storage
 from sb3_robust_be.population.encoding import Encoding
@@ -86,6 +86,7 @@ class Population:
         verbose: int = 1,
         **arguments: Any,
     ) -> None:
+        arguments = {name: m.plain(value) for name, value in arguments.items()}
         self.algorithm = m.resolve_algorithm(algorithm)
         self.policy, self.env_name, self.env_kwargs = policy, env, dict(env_kwargs or {})
         self.arguments, self.compile, self.verbose = arguments, compile, verbose
@@ -95,13 +96,13 @@ class Population:
         check_count("buffer_size", arguments.get("buffer_size", 1), "Pass the transitions that each member keeps.")
         self._seeds = m.as_list(seeds)
         self.members = m.expand(self._seeds, arguments)
+        m.check_frequency(arguments.get("train_freq", 4))
         self.env = make_lockstep(env, [member.seed for member in self.members], **self.env_kwargs)
         spaces_only = m.SpacesEnv(Encoding(self.env.observation_space).space, self.env.action_space)
         self._models = m.build_models(cls, policy, spaces_only, self.members, arguments)
-        if self._models[0].train_freq.unit != TrainFrequencyUnit.STEP:
+        if self.algorithm is DQN and int(self.env.action_space.start) != 0:
             raise ValueError(
-                f"train_freq={arguments['train_freq']!r} counts episodes, and the members' episodes end at different "
-                "steps. Pass a number of steps."
+                f"env has actions {self.env.action_space}, and SB3's DQN acts from 0 on. Wrap the environment."
             )
         self.device = get_device(device)
         structures: dict[Any, list[int]] = {}
@@ -115,12 +116,20 @@ class Population:
     def __len__(self) -> int:
         return len(self.members)
 
-    def __getitem__(self, index: int) -> OffPolicyAlgorithm:
+    @overload
+    def __getitem__(self, index: int) -> OffPolicyAlgorithm: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[OffPolicyAlgorithm]: ...
+
+    def __getitem__(self, index: int | slice) -> OffPolicyAlgorithm | list[OffPolicyAlgorithm]:
         """A member as an ordinary agent: it predicts, saves, and learns on from its own replay buffer.
 
         :param index: Of ``members``; negative ones count from the end.
         :return: A copy; the population does not change with it.
         """
+        if isinstance(index, slice):
+            return [self[i] for i in range(len(self))[index]]
         position = range(len(self))[index]
         member = self.members[position]
         make = functools.partial(gym.make, self.env_name) if isinstance(self.env_name, str) else self.env_name
@@ -182,6 +191,9 @@ class Population:
     ) -> Population:
         """Train every member.
 
+        SB3: ends with a whole rollout of ``train_freq`` steps / Ours: after ``total_timesteps`` exactly, and goes on in
+        the middle of a rollout. Ctrl-C ends it between two steps.
+
         :param total_timesteps: Environment steps per member.
         :param callback: Called with the population after every step; ``False`` ends training.
         :param reset_num_timesteps: Whether to count steps, episodes and schedules from 0 again; ``False`` goes on.
@@ -190,11 +202,20 @@ class Population:
         :raises ValueError: For fewer steps than one, and for rewards that are infinite or NaN.
         """
         check_count("total_timesteps", total_timesteps, "Pass the environment steps of each member.")
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback is {callback!r} and must be a function of the population; SB3's have one agent.")
         trainer = self._trainer
         trainer.begin(total_timesteps, reset_num_timesteps)
+        if trainer.total <= trainer.learning_starts:
+            warnings.warn(
+                f"Training ends at step {trainer.total}, before learning_starts={trainer.learning_starts}: there will "
+                "be no update. Raise total_timesteps or lower learning_starts.",
+                stacklevel=2,
+            )
         with _progress_bar(total_timesteps, progress_bar) as bar:
             while trainer.num_timesteps < trainer.total:
-                trainer.step()
+                with ctrl_c_later():
+                    trainer.step()
                 if bar is not None:
                     bar.update(1)
                 if callback is not None and callback(self) is False:

@@ -142,7 +142,7 @@ def load(cls: type[Population], folder: Path, replacements: dict[str, Any]) -> P
 def _arrays(population: Population) -> dict[str, np.ndarray]:
     trainer = population._trainer
     arrays = {
-        "counts": np.array([trainer.num_timesteps, trainer.n_calls, trainer.total]),
+        "counts": np.array([trainer.num_timesteps, trainer.n_calls, trainer.total, trainer.collected]),
         "failed_at": trainer.failed_at,
         "exploration": trainer.exploration.rates,
         "log/table": trainer.log.table(),
@@ -168,7 +168,7 @@ def _restore(population: Population, arrays: Any) -> None:
             f"The saved state is of {len(arrays['failed_at'])} members and the arguments are of {len(population)}. Do "
             "not replace seeds, and lists by lists of the same length only."
         )
-    trainer.num_timesteps, trainer.n_calls, trainer.total = map(int, arrays["counts"])
+    trainer.num_timesteps, trainer.n_calls, trainer.total, trainer.collected = map(int, arrays["counts"])
     trainer.exploration.rates = arrays["exploration"]
     trainer.log.load(arrays["log/table"], arrays["log/returns"], arrays["log/lengths"])
     for i, learner in enumerate(trainer.learners):

@@ -50,7 +50,7 @@ class Trainer:
         self.groups = [np.array(rows) for rows in groups]
         self.learners = [Learner([models[i] for i in rows], encoding, device, compiled) for rows in groups]
         self._dtype = self.learners[0].rows.dtype
-        self._learning_starts, self._batch_size = first.learning_starts, first.batch_size
+        self.learning_starts, self._batch_size = first.learning_starts, first.batch_size
         self._train_freq = first.train_freq.frequency
         # SB3: a negative number stands for as many updates as steps since the last ones.
         self._gradient_steps = first.gradient_steps if first.gradient_steps >= 0 else self._train_freq
@@ -61,7 +61,7 @@ class Trainer:
         self.exploration = Exploration(models, int(env.action_space.n))
         self._tau = np.array([model.tau for model in models])
         self._intervals = np.array([model.target_update_interval or 1 for model in models])
-        self.num_timesteps = self.n_calls = self._collected = 0
+        self.num_timesteps = self.n_calls = self.collected = 0
         self.total = 1
         self.failed_at = np.full(n, -1)
         self.log = EpisodeLog(n)
@@ -74,15 +74,14 @@ class Trainer:
         :param total_timesteps: Environment steps per member.
         :param reset_num_timesteps: Whether to count from 0 again.
         """
-        if reset_num_timesteps:
-            self.num_timesteps = 0
+        first = self.observations is None
+        if first or reset_num_timesteps:
+            self.num_timesteps = self.collected = 0
             self.log = EpisodeLog(len(self.failed_at))
-        if reset_num_timesteps or self.observations is None:
-            self.observations = self.prepare(self.env.reset())
+            self.observations = self.prepare(self.env.reset() if first else self.env.begin_next_episodes())
         resumed = self.num_timesteps > 0
         self.exploration.cap = self.exploration.rates if resumed else np.ones_like(self.exploration.rates)
         self.total = self.num_timesteps + total_timesteps
-        self._collected = 0
         self._make_room(total_timesteps)
         self.exploration.set_progress(1.0 - self.num_timesteps / self.total)
 
@@ -120,7 +119,7 @@ class Trainer:
         """One environment step of every member, and the updates that are due."""
         assert self.replay is not None
         uniforms = self._uniforms.at(self.n_calls)
-        if self.num_timesteps < self._learning_starts:
+        if self.num_timesteps < self.learning_starts:
             actions = self.exploration.random_actions(uniforms)
         else:
             actions = self.exploration.actions(self._values(), uniforms)
@@ -128,8 +127,9 @@ class Trainer:
         result = self.env.step(actions)
         self.num_timesteps += 1
         self.n_calls += 1
-        self._collected += 1
-        check_rewards(result.rewards, self.num_timesteps)
+        self.collected += 1
+        # As they are stored: what overflows there is no number either.
+        check_rewards(result.rewards.astype(np.float32), self.num_timesteps)
         final = self.prepare(result.final_observations)
         self.replay.add(
             observations=self.observations,
@@ -145,7 +145,7 @@ class Trainer:
         progress = 1.0 - self.num_timesteps / self.total
         self._refresh_targets()
         self.exploration.set_progress(progress)
-        if self.num_timesteps > self._learning_starts and self._collected % self._train_freq == 0:
+        if self.num_timesteps > self.learning_starts and self.collected % self._train_freq == 0:
             self._train(uniforms[:, Exploration.WIDTH :], progress)
 
     def _values(self) -> np.ndarray:

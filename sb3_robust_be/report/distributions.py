@@ -30,7 +30,8 @@ def distributions(
 
     Left: a half-violin (Gaussian kernels, see :func:`~sb3_robust_be.report.rain.density`, cut at the extreme runs; a
     line where all runs agree), every run as a dot, and the mean with its BCa bootstrap interval. Runs that are not
-    finite have failed: they are crosses at the bad end, counted, and not part of violin and mean. Right: the fraction
+    finite have failed: they are crosses at the bad end, counted, and not part of the violin; where there are any no
+    mean is drawn, since that of the others would reward an algorithm for failing. Right: the fraction
     of *all* runs up to a value, a failed one being worse than every other; with up to three algorithms, of ten or more
     runs, a simultaneous band (:func:`~sb3_robust_be.evaluation.ecdf_band`).
 
@@ -40,7 +41,8 @@ def distributions(
     :param rng: For the bootstrap.
     :param caption: Put in front of how to read the figure.
     :param higher_is_better: At which end failed runs stand.
-    :return: Rows ``panel, algorithm, kind, run, value, low, high``: one of kind ``"run"`` per run, one ``"mean"``.
+    :return: Rows ``panel, algorithm, kind, run, value, low, high``: one of kind ``"run"`` per run, and one
+        ``"mean"`` where no run failed.
     """
     checked = checked_panels(panels, runs)
     look = looks(names(checked))
@@ -57,7 +59,10 @@ def distributions(
             cells = grid[i, columns[0]] if some_failed else grid[i, :2]
             axis = figure.add_subplot(cells)
             limits = padded(value for values in entries.values() for value in values)
-            intervals = {key: mean_interval(values, rng, level) for key, values in entries.items()}
+            intervals = {
+                key: mean_interval(values, rng, level) if np.isfinite(values).all() else None
+                for key, values in entries.items()
+            }
             rain(axis, entries, intervals, look, limits)
             axis.set_xlabel(wrapped(measure, 3.4))
             first = axis
@@ -93,7 +98,10 @@ def _caption(caption: str, level: float, some_failed: bool) -> str:
         f"{100 * level:g} % BCa bootstrap interval; right: the fraction of runs up to a value."
     )
     if some_failed:
-        text += " Crosses: failed runs, left out of violins and means, and worse than all others on the right."
+        text += (
+            " Crosses: failed runs, left out of violins, and worse than all others on the right; no mean where any "
+            "failed."
+        )
     return f"{caption} {text}".strip()
 
 
@@ -104,4 +112,4 @@ def _alt(measure: str, rows: list[dict[str, Any]], look: Mapping[str, Look]) -> 
         for row in rows
         if row["kind"] == "mean"
     ]
-    return f"Distributions of {measure} over runs. Means with intervals: {'; '.join(means)}."
+    return f"Distributions of {measure} over runs. Means with intervals: {'; '.join(means) or 'none'}."

@@ -70,6 +70,14 @@ def learning_curves(
     text = f"Lines: means over runs; bands: pointwise {100 * level:g} % bootstrap intervals."
     if any(not np.isfinite(curves).all() for entries in checked.values() for curves in entries.values()):
         text += " A point averages over the runs that have a value there."
+    left_out = [
+        f"{count} of {len(curves)} of {look[key].label} ({title})"
+        for title, entries in checked.items()
+        for key, curves in entries.items()
+        if (count := int(np.isnan(curves).all(axis=1).sum()))
+    ]
+    if left_out:
+        text += f" Left out, as they have no value at all: {', '.join(left_out)} runs."
     ends = [
         f"{row['panel']}: {look[row['algorithm']].label} {number(row['mean'])}"
         for row, following in zip(rows, [*rows[1:], {}], strict=True)

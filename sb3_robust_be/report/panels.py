@@ -115,12 +115,18 @@ def power(base: int, exponent: int) -> str:
 
 
 def log_ticks(axis: Axis, low: float, high: float) -> None:
-    """Labels for a logarithmic axis from ``low`` to ``high``: also 2 and 5 over less than 2½ decades."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    """Labels for a logarithmic axis from ``low`` to ``high``: also 2 and 5 over less than 2½ decades.
+
+    Over less than a factor of 5, which may have but one of these, they are evenly spaced.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     decades = math.log10(high / low)
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,), numticks=9))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: log_label(value)))
+    if high < 5.0 * low:
+        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    else:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,), numticks=9))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: log_label(value) if value > 0.0 else ""))
     axis.set_minor_formatter(NullFormatter())
 
 

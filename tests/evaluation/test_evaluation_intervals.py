@@ -185,6 +185,9 @@ def test_band_weighs_games_equally_and_leaves_out_missing_points():
     np.testing.assert_array_equal(band.low, [5.5, 5.0, np.nan])
     np.testing.assert_array_equal(band.high, [6.5, 5.0, np.nan])
     assert np.isnan(mean_band([[1.0, 2.0]], rng=rng()).low).all()
+    nothing = mean_band(np.full((4, 3), np.nan), rng=rng())
+    assert np.isnan([nothing.estimate, nothing.low, nothing.high]).all()
+    assert nothing.low.shape == (3,)
 
 
 def test_bootstrap_samples_of_two():

@@ -84,29 +84,29 @@ def test_a_yaml_file_is_an_experiment(own, capsys):
     folder, arguments = own
     preset = load_experiment(folder / "mine.yml").preset("laptop")
     assert isinstance(preset, ControlPreset)
-    done = [len(specs) for specs in stages(preset, Results(folder / "mine-laptop"))]
+    done = [len(specs) for specs in stages(preset, Results(folder / "own-mine-laptop"))]
     assert done == [2 * 2, 2 * 3]
     assert experiment("status", *arguments) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "mine, stage 1: 4 done, 0 failed, 0 running, 0 left",
-        "mine, stage 2: 6 done, 0 failed, 0 running, 0 left",
+        "own-mine, stage 1: 4 done, 0 failed, 0 running, 0 left",
+        "own-mine, stage 2: 6 done, 0 failed, 0 running, 0 left",
     ]
 
 
 def test_the_report_has_verdicts_figures_and_tables(own):
     folder, _ = own
-    page = (folder / "reports-laptop" / "mine.html").read_text(encoding="utf-8")
+    page = (folder / "reports-laptop" / "own-mine.html").read_text(encoding="utf-8")
     assert any(str(outcome) in page for outcome in Outcome)
     assert "slow dqn" in page
     assert "sb3-robust-be experiment run" in page
     assert page.count("<svg") >= 2
-    beside = {path.name for path in (folder / "reports-laptop" / "mine").iterdir()}
+    beside = {path.name for path in (folder / "reports-laptop" / "own-mine").iterdir()}
     assert {"distributions.csv", "distributions.png", "learning-curves.csv", "returns.csv", "returns.md"} <= beside
 
 
 def test_the_dqn_of_the_file_is_what_it_says(own):
     folder, _ = own
-    _, reported = stages(load_experiment(folder / "mine.yml").preset("laptop"), Results(folder / "mine-laptop"))
+    _, reported = stages(load_experiment(folder / "mine.yml").preset("laptop"), Results(folder / "own-mine-laptop"))
     slow = [spec for spec in reported if spec["algorithm"] == "dqn"]
     assert len(slow) == 3
     assert all(spec["arguments"]["target_update_interval"] == 50 for spec in slow)
@@ -129,10 +129,10 @@ def test_shards_wait_for_each_other(tmp_path, capsys):
     path.write_text(OWN_YAML)
     arguments = ["run", str(path), "--out", str(tmp_path), *ENGINE]
     assert experiment(*arguments, "--shard", "1/2") == 0
-    first = len(list(tmp_path.glob("mine-laptop/runs/*/result.json")))
+    first = len(list(tmp_path.glob("own-mine-laptop/runs/*/result.json")))
     assert experiment(*arguments, "--shard", "2/2") == 0
     assert experiment(*arguments, "--shard", "1/2") == 0
-    assert len(list(tmp_path.glob("mine-laptop/runs/*/result.json"))) == 10
+    assert len(list(tmp_path.glob("own-mine-laptop/runs/*/result.json"))) == 10
     assert first < 10
 
 
@@ -142,6 +142,11 @@ def test_shards_wait_for_each_other(tmp_path, capsys):
         ("env: CartPole-v1\nsteps: 10\n", "lacks the key 'algorithms'"),
         ("env: X\nsteps: 10\nalgorithms: {}\nseed: 3\n", "unknown key 'seed'"),
         ("- 1\n", "holds list"),
+        ("a: [", "is no YAML"),
+        ("env: X\nsteps: many\nalgorithms: {qlc: {}}\n", "steps is 'many' and must be a positive whole number"),
+        ("env: X\nsteps: 10\nalgorithms: [qlc]\n", "algorithms is ['qlc'] and must be a dict"),
+        ("env: X\nsteps: 10\nalgorithms: {qlc: }\n", "algorithms.qlc is None"),
+        ("env: X\nsteps: 10\nnet_arch: 64\nalgorithms: {qlc: {}}\n", "net_arch is 64"),
     ],
 )
 def test_mistakes_in_a_file(content, says, tmp_path, capsys):
@@ -165,6 +170,31 @@ def test_mistakes_are_one_line(arguments, says, capsys, tmp_path):
     error = capsys.readouterr().err.strip()
     assert says in error
     assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "says"),
+    [
+        ("{algorithm: qlk}", "qlk"),
+        ("{learning_rat: 0.1}", "learning_rat"),
+        ("{temperature: 0.1}", "temperature"),
+    ],
+)
+def test_contenders_that_cannot_be_made_are_found_before_the_work(own, says, tmp_path, capsys):
+    path = tmp_path / "bad.yml"
+    path.write_text(OWN_YAML.replace("    learning_rate: [0.001, 0.01]\n", "").replace("  qlc:", f"  qlc: {own}"))
+    assert experiment("run", str(path), "--out", str(tmp_path), *ENGINE) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert "cannot be made" in error
+    assert not list(tmp_path.glob("*/runs/*"))
+
+
+def test_numbers_that_yaml_reads_as_text(tmp_path):
+    path = tmp_path / "text.yml"
+    path.write_text(OWN_YAML.replace("[0.001, 0.01]", "[1e-3, 1e-2]"))
+    first = next(load_experiment(path).preset("laptop").contenders[0].grid["learning_rate"] for _ in (0,))
+    assert first == [0.001, 0.01]
 
 
 def test_a_file_without_an_experiment(tmp_path):

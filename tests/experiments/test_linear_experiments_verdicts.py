@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import scipy
 
 from sb3_robust_be.evaluation import Outcome
 from sb3_robust_be.experiments.declared import fixed_points, objectives, projected_losses
 from sb3_robust_be.experiments.declared import projected_fixed_points as projected
-from sb3_robust_be.experiments.linear_verdicts import geometric_mean, lower, lower_ratio, worst_for_diverged
+from sb3_robust_be.experiments.linear_verdicts import geometric_mean, lower, lower_ratio
 
 HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
 
@@ -22,12 +23,30 @@ def test_lower():
     equal = lower("", x, x * (1.0 + 1e-12))
     assert (equal.outcome, equal.reason) == (FAILS, "the errors are equal, but for rounding")
     assert lower("", x, x, 0.5).outcome is HOLDS
-    diverged = lower("", x, np.full(8, np.inf))
-    assert diverged.outcome is HOLDS
-    assert diverged.estimate == pytest.approx(1.2 - x.mean())  # what diverged counts as the worst of all
     assert lower("", x, 1.5 * x).estimate == pytest.approx(0.5 * x.mean())
-    np.testing.assert_array_equal(worst_for_diverged([1.0, np.inf], [3.0, np.nan])[0], [1.0, 3.0])
-    np.testing.assert_array_equal(worst_for_diverged([np.inf])[0], [1.0])
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "factor", "outcome", "wins", "differ"),
+    [
+        ([1.0] * 20, [np.inf] * 20, 1.0, HOLDS, 20, 20),
+        ([np.nan] * 20, [1.0] * 20, 1.0, FAILS, 0, 20),
+        ([np.inf] * 20, [np.inf] * 20, 1.0, OPEN, 0, 0),
+        ([np.inf] * 20, [np.inf] * 20, 2.0, OPEN, 0, 0),
+        # 15 of 20 diverged: worse, though the rest are better.
+        ([1.0] * 20, [0.9] * 5 + [np.inf] * 15, 1.0, HOLDS, 15, 20),
+        ([0.9] * 5 + [np.inf] * 15, [1.0] * 20, 1.0, FAILS, 5, 20),
+        ([1.0] * 8, [1.0] * 3 + [np.inf] * 5, 1.0, OPEN, 5, 5),  # p = 2⁻⁴
+        ([1.0] * 8, [1.5] * 7 + [np.inf], 2.0, OPEN, 1, 8),  # p = 9/128
+        ([1.0] * 9, [1.5] * 8 + [np.inf], 2.0, FAILS, 1, 9),  # not below half; p = 10/256
+    ],
+)
+def test_lower_where_runs_diverged(x, y, factor, outcome, wins, differ):
+    found = lower("", x, y, factor)
+    p_value = scipy.stats.binomtest(wins, differ).pvalue if differ else 1.0
+    assert (found.outcome, found.test, found.seeds) == (outcome, "sign", (len(x),))
+    assert found.p_value == pytest.approx(p_value)
+    assert found.estimate == (wins / differ if differ else 0.5)
 
 
 def test_lower_ratio():
@@ -107,6 +126,33 @@ def test_verdicts_on_fixed_points():
     much = fixed_point_errors((40.0, 2.0, 2.0, 1.5), (1.4, 1.2, 1.2, 1.2), (2.0, 6.0, 6.0, 6.0))
     found = outcomes(fixed_points.verdicts(much))
     assert {outcome for claim, outcome in found.items() if "slightly" in claim} == {FAILS}
+
+
+def test_verdicts_on_fixed_points_are_corrected_over_those_that_rest_on_draws():
+    errors = fixed_point_errors((40.0, 2.0, 2.0, 1.5), (1.4, 1.2, 1.2, 1.2), (2.0, 2.2, 2.2, 2.2))
+    noise = np.linspace(-1.0, 1.0, 12)
+    for case in fixed_points.OUTLIERS:
+        for own in errors[case].values():  # a shift of 0.75 standard deviations: clear alone, not as one of six
+            own[fixed_points.HUBER] = own["msbe"] * np.exp(-(noise + 0.75 * noise.std()))
+    for metric, own in errors["HardAlias-1"].items():
+        errors["HardAlias-1"][metric] = {label: values[:1] for label, values in own.items()}
+    alone = lower_ratio("", own_of(errors, fixed_points.HUBER), own_of(errors, "msbe"))
+    assert alone.outcome is HOLDS
+    assert 0.01 < alone.p_value < 0.05
+    found = fixed_points.verdicts(errors)
+    weak = [verdict for verdict in found if verdict.claim.startswith("Outlier")]
+    assert [verdict.outcome for verdict in weak] == [OPEN] * 6
+    assert [verdict.p_value for verdict in weak] == pytest.approx([6.0 * alone.p_value] * 6)
+    others = [verdict for verdict in found if verdict not in weak]
+    assert {verdict.outcome for verdict in others} == {HOLDS}
+    assert {"Holm" in verdict.test for verdict in others if verdict.seeds} == {True}
+    exact = [verdict for verdict in others if not verdict.seeds]
+    assert len(exact) == 2 * 3
+    assert not any("Holm" in verdict.test for verdict in exact)
+
+
+def own_of(errors, label):
+    return errors[fixed_points.OUTLIERS[0]]["msve"][label]
 
 
 def test_verdicts_leave_out_what_has_failed():

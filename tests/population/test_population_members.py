@@ -129,7 +129,7 @@ def test_arguments_without_meaning_in_lock_step(name, remedy):
 
 @pytest.mark.parametrize("seeds", [[], [1, 2, 1], [-1], range(0)])
 def test_seeds_out_of_range(seeds):
-    with pytest.raises(ValueError, match=r"^seeds must be one or more different integers from 0 on"):
+    with pytest.raises(ValueError, match=r"^seeds must be one or more different integers from 0 to"):
         make("qrc", seeds)
 
 
@@ -144,7 +144,7 @@ def test_members_and_lists_do_not_mix():
         make("qrc", [Member(0)], gamma=[0.9, 0.99])
     with pytest.raises(ValueError, match=r"batch_size is a setting.*one value"):
         make("qrc", [Member(0, {"batch_size": 4})])
-    with pytest.raises(ValueError, match="from 0 on"):
+    with pytest.raises(ValueError, match="from 0 to"):
         make("qrc", [Member(-2)])
 
 

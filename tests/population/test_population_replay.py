@@ -158,7 +158,7 @@ def test_available_memory(monkeypatch):
 
 
 def test_terminations_alone_are_dones_and_the_last_observation_is_kept():
-    population = make("qrc", [0, 1], CountingEnv, learning_starts=100).learn(33)
+    population = make("qrc", [0, 1], CountingEnv, learning_starts=0, train_freq=1000).learn(33)
     fields = population._trainer.replay.fields()
     for i in range(2):
         before, after, dones = (fields[n][i].numpy() for n in ("observations", "next_observations", "dones"))
@@ -174,7 +174,9 @@ def test_terminations_alone_are_dones_and_the_last_observation_is_kept():
 
 
 def test_time_limits_of_numpy_environments():
-    population = make("qrc", [0, 1], "MountainCar-v0", env_kwargs={"max_episode_steps": 5}, learning_starts=100)
+    population = make(
+        "qrc", [0, 1], "MountainCar-v0", env_kwargs={"max_episode_steps": 5}, learning_starts=0, train_freq=1000
+    )
     fields = population.learn(12)._trainer.replay.fields()
     speeds, after = fields["observations"][..., 1], fields["next_observations"][..., 1]
     assert not fields["dones"].any()
@@ -184,7 +186,7 @@ def test_time_limits_of_numpy_environments():
 
 
 def test_a_resumed_run_goes_on_in_its_episode():
-    population = make("qrc", [0], CountingEnv, learning_starts=100, buffer_size=7)
+    population = make("qrc", [0], CountingEnv, learning_starts=0, train_freq=1000, buffer_size=7)
     for _ in range(3):
         population.learn(6, reset_num_timesteps=False)
     (episodes,) = population.returns
@@ -198,7 +200,7 @@ def test_a_resumed_run_goes_on_in_its_episode():
 
 
 def test_episodes_are_those_of_a_monitor():
-    population = make("qrc", [3, 1], lambda: Monitor(CountingEnv()), learning_starts=100).learn(40)
+    population = make("qrc", [3, 1], lambda: Monitor(CountingEnv()), learning_starts=0, train_freq=1000).learn(40)
     for episodes, env in zip(population.returns, population.env._envs, strict=True):
         assert episodes.returns.tolist() == env.get_episode_rewards()
         assert episodes.lengths.tolist() == env.get_episode_lengths()
@@ -207,7 +209,7 @@ def test_episodes_are_those_of_a_monitor():
 
 
 def test_the_curve_is_the_mean_return_per_step():
-    population = make("qrc", [3, 1], "CartPole-v1", learning_starts=100).learn(60)
+    population = make("qrc", [3, 1], "CartPole-v1", learning_starts=0, train_freq=1000).learn(60)
     curve = population.curve(6)
     assert curve.shape == (2, 6)
     for own, episodes in zip(curve, population.returns, strict=True):
@@ -242,7 +244,7 @@ def test_the_log_sums_up_and_leaves_out_who_has_failed():
 
 def test_rewards_may_be_of_any_size():
     """Returns are sums in double precision."""
-    population = make("qrc", [0], lambda: RewardEnv(reward=0.1), learning_starts=100)
+    population = make("qrc", [0], lambda: RewardEnv(reward=0.1), learning_starts=0, train_freq=1000)
     population.learn(20)
     assert population._trainer.log.returns[0] == pytest.approx(2.0, abs=1e-12)
     assert population.curve(2).shape == (1, 2)

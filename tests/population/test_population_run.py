@@ -101,7 +101,7 @@ def test_devices(algorithm, device, tmp_path):
 
 
 def test_callbacks_stop_training():
-    population, steps = make("qrc", [0], CountingEnv, learning_starts=100), []
+    population, steps = make("qrc", [0], CountingEnv, learning_starts=0), []
     assert population.learn(30, callback=lambda p: steps.append(p.num_timesteps)) is population
     assert steps == list(range(1, 31))
     population.learn(30, callback=lambda p: p.num_timesteps < 8)
@@ -130,7 +130,7 @@ def test_progress_bar(monkeypatch, capfd):
     with warnings.catch_warnings():
         # Of tqdm, which calls its rich version an experiment.
         warnings.simplefilter("ignore")
-        population = make("qrc", [0], learning_starts=100).learn(12, progress_bar=True)
+        population = make("qrc", [0], learning_starts=0, train_freq=1000).learn(12, progress_bar=True)
     shown = "".join(capfd.readouterr())
     assert "12/12" in shown
     monkeypatch.setattr(callbacks, "tqdm", None)

@@ -201,11 +201,11 @@ def test_replacements(trained, capsys):
 
 
 def test_a_larger_buffer_forgets_the_oldest_first(tmp_path):
-    population = make("qrc", [0], MatchEnv, buffer_size=7, learning_starts=100).learn(10)
+    population = make("qrc", [0], MatchEnv, buffer_size=7, learning_starts=0, train_freq=1000).learn(10)
     population.save(tmp_path)
     loaded = Population.load(tmp_path, buffer_size=9).learn(3, reset_num_timesteps=False)
     assert loaded._trainer.replay.capacity == 9
-    population = make("qrc", [0], MatchEnv, buffer_size=9, learning_starts=100).learn(13)
+    population = make("qrc", [0], MatchEnv, buffer_size=9, learning_starts=0, train_freq=1000).learn(13)
     kept, expected = (p._trainer.replay.fields()["observations"][0].tolist() for p in (loaded, population))
     assert sorted(kept) == sorted(expected)
 

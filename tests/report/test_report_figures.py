@@ -45,6 +45,42 @@ def test_learning_curves_show_the_bands_and_every_run(made):
     assert not drawn(learning_curves().figure.axes[0], "_runs:dqn")
 
 
+NONE, SOME = np.full(6, np.nan), np.arange(1.0, 7.0)
+
+
+@pytest.mark.parametrize("dqn", [SOME, NONE], ids=["one algorithm", "all algorithms"])
+def test_figures_of_algorithms_whose_runs_all_failed(dqn):
+    runs = {"dqn": dqn, "qrc": NONE}
+    options = {"measure": "return", "rng": rng()}
+    plots = [report.distributions("d", {"p": runs}, **options)]
+    for log in (False, True):
+        settings = {key: {1.0: values, 2.0: values} for key, values in runs.items()}
+        plots.append(report.sensitivity("s", {"p": settings}, parameter="α", log=log, **options))
+    for plot in plots:
+        crosses = {key: sum(len(points(axis, f"_failed:{key}")) for axis in plot.figure.axes) for key in runs}
+        failed = {
+            key: sum(row["kind"] == "run" and np.isnan(row["value"]) for row in rows_of(plot, key)) for key in runs
+        }
+        assert crosses == failed
+        assert crosses["qrc"] >= 6
+    learning = {key: np.tile(values, (3, 1)) for key, values in runs.items()}
+    learning["sbeed"] = np.array([SOME, NONE])
+    plot = report.learning_curves("l", {"p": learning}, range(6), show_runs=True, **options)
+    dqn_left_out = "3 of 3 of DQN (p), " if dqn is NONE else ""
+    expected = f"no value at all: {dqn_left_out}3 of 3 of QRC (p), 1 of 2 of SBEED (p) runs."
+    assert plot.caption.endswith(expected)
+    assert all(np.isnan(row["mean"]) and row["runs"] == 0 for row in rows_of(plot, "qrc"))
+    made = {key: float(values[0]) for key, values in runs.items()}
+    plots += [plot, report.bars("b", {"p": {"g": made}}, measure="error", log=True)]
+    plots.append(report.lines("o", {"p": runs}, range(6), x_label="θ", measure="objective"))
+    for plot in plots:
+        assert b"</svg>" in plot.svg()
+
+
+def rows_of(plot, key):
+    return [row for row in plot.data if row["algorithm"] == key]
+
+
 def test_profiles_fall_from_one_to_zero(made):
     plot = made["profiles"]
     [axis] = plot.figure.axes
@@ -126,6 +162,18 @@ def test_many_dots_become_a_bitmap_and_the_text_stays():
     assert b"<image" in many
     assert b">MSVE<" in many
     assert len(many) < 300_000
+
+
+@pytest.mark.parametrize("low", [0.0123, 0.9, 1.0, 2.1, 6.0])
+@pytest.mark.parametrize("factor", [1.3, 2.0, 3.2, 4.95, 5.05, 20.0, 400.0])
+def test_a_logarithmic_axis_has_several_labels(low, factor):
+    plot = report.lines("l", {"p": {"a": [low, factor * low]}}, [0.0, 1.0], x_label="x", measure="y", log=True)
+    plot.figure.draw_without_rendering()
+    [axis] = plot.figure.axes
+    bottom, top = axis.get_ylim()
+    inside = [tick.label1.get_text() for tick in axis.yaxis.get_major_ticks() if bottom <= tick.get_loc() <= top]
+    assert 2 <= len(set(inside)) == len(inside) <= 9
+    assert all(inside)
 
 
 # Bars and maps.

@@ -98,6 +98,15 @@ class LockstepEnv(ABC):
         self._observations = observations
         return observations
 
+    def begin_next_episodes(self) -> Observation:
+        """Give up all members' episodes and start their next ones.
+
+        :return: The first observations, ``(N, ...)``.
+        """
+        self._observations = batches.empty(self.observation_space, len(self.seeds))
+        self._begin_next(range(len(self.seeds)), self._observations)
+        return self._observations
+
     def step(self, actions: np.ndarray) -> Step:
         """Take one action in each member. Whose episode ends is reset in the same call.
 

@@ -41,8 +41,7 @@ class CartPole(VectorisedEnv):
         self._c = _constants(four_thirds=4.0 / 3.0, **{name: getattr(self._model, name) for name in names})
         self._forces = np.array([-self._model.force_mag, self._model.force_mag])
         self._limits = np.array([[self._model.x_threshold], [self._model.theta_threshold_radians]])
-        assert env.spec is not None
-        self._sutton_barto_reward = bool(env.spec.kwargs.get("sutton_barto_reward", False))
+        self._sutton_barto_reward = bool(self._model._sutton_barto_reward)
 
     @classmethod
     def copies(cls, env: gym.Env[Any, Any]) -> bool:

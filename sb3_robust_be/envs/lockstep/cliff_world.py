@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from ..cliff_world import START, CliffWorldEnv, observation_table
+from ..cliff_world import START, CliffWorldEnv
 from .vectorised import VectorisedEnv
 
 __all__ = ["CliffWorld"]
@@ -19,8 +19,8 @@ class CliffWorld(VectorisedEnv):
     env_class = CliffWorldEnv
 
     def __init__(self, env: gym.Env[Any, Any], seeds: tuple[int, ...]) -> None:
-        assert env.spec is not None
-        self._seen = observation_table(env.spec.kwargs.get("observation", "coordinates"))
+        model: Any = env.unwrapped
+        self._seen = model._observations
         super().__init__(env, seeds)
         outcomes = [[outcome for [outcome] in row.values()] for row in self._model.P.values()]
         _, self._targets, self._rewards, self._terminated = (

@@ -23,7 +23,7 @@ from sb3_robust_be.experiments.grids import make_units
 from sb3_robust_be.experiments.options import add_runner_options, exit_code, number_of_jobs, runner_options
 from sb3_robust_be.experiments.runner import run_units
 from sb3_robust_be.experiments.specs import Spec
-from sb3_robust_be.experiments.store import load_failures
+from sb3_robust_be.experiments.store import load_failures, status
 from sb3_robust_be.files import write_atomically
 
 DEFAULT_ALGORITHMS = "qlc,qrc_huber,dqn"
@@ -32,7 +32,10 @@ DEFAULT_RATE = "2^-10"
 
 def _rate(text: str) -> float:
     base, sign, exponent = text.replace("**", "^").partition("^")
-    value = float(base) ** float(exponent) if sign else float(text)
+    try:
+        value = float(base) ** float(exponent) if sign else float(text)
+    except OverflowError:
+        value = float("inf")
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no step size between 0 and 1; write 0.001 or 2^-10")
     return value
@@ -49,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sb3-robust-be compare",
         description="Train algorithms on an environment over many seeds, and say which one is better, by how much and "
-        "how surely. Interrupted, the same command continues.",
+        "how surely. Interrupted, the same command continues. The exit code is 1 if a seed has failed.",
     )
     parser.add_argument("--env", required=True, help="gymnasium id")
     parser.add_argument(
@@ -57,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--baseline", help="what the others are compared with (default: dqn, or the last algorithm)")
     parser.add_argument("--seeds", type=_positive, default=30, help="per algorithm (default: %(default)s)")
-    parser.add_argument("--steps", type=_positive, default=20_000, help="environment steps (default: %(default)s)")
+    parser.add_argument("--steps", type=_positive, default=10_000, help="environment steps (default: %(default)s)")
     parser.add_argument(
         "--learning-rates",
         type=_rate,
@@ -77,14 +80,14 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str], Setup]:
     parser = _parser()
     args = parser.parse_args(argv)
     try:
-        algorithms = check_algorithms(args.algos.split(","))
+        algorithms = check_algorithms([name.strip() for name in args.algos.split(",")])
         setup = look_at(args.env, args.net_arch)
     except ValueError as error:
         parser.error(str(error))
     args.baseline = args.baseline or ("dqn" if "dqn" in algorithms else algorithms[-1])
     if args.baseline not in algorithms:
         parser.error(f"--baseline {args.baseline!r} is not among --algos {args.algos}")
-    args.out = args.out or Path("compare") / args.env.replace("/", "-")
+    args.out = args.out or Path("compare") / args.env.rpartition(":")[2].replace("/", "-")
     if importlib.util.find_spec("matplotlib") is None:
         # Before the work, not after it.
         import matplotlib  # noqa: F401
@@ -99,12 +102,13 @@ def _report_failures(out: Path, specs: Sequence[Spec]) -> None:
 
 def _run(args: argparse.Namespace, specs: list[Spec]) -> bool:
     """Whether all of them have ended."""
-    units = make_units(specs, number_of_jobs(args))
-    left = run_units(units, args.out, **runner_options(args)).left
+    run_units(make_units(specs, number_of_jobs(args)), args.out, **runner_options(args))
     _report_failures(args.out, specs)
-    if left or args.shard is not None:
-        print(f"{left} runs of this shard are left. Without --shard the same command waits for all and reports.")
-    return left == 0 and args.shard is None
+    counts = status(args.out, specs)
+    left = counts.running + counts.left
+    if left:
+        print(f"{left} runs of other shards are left: the same command goes on when they have ended.")
+    return left == 0
 
 
 def _choose_rates(args: argparse.Namespace, algorithms: list[str], setup: Setup) -> dict[str, float] | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import importlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 from gymnasium import spaces
 
+from sb3_robust_be.envs.lockstep import batches
 from sb3_robust_be.experiments.control import POPULATION, SINGLE, control_spec
 from sb3_robust_be.experiments.domains import DOMAINS, Domain, own_arguments, shared_arguments
 from sb3_robust_be.experiments.specs import Spec
@@ -56,23 +59,40 @@ def look_at(env_id: str, net_arch: Sequence[int] | None) -> Setup:
     :return: How agents learn in it.
     :raises ValueError: For an id that is not registered, or an action space that is not Discrete.
     """
-    try:
-        env = gym.make(env_id)
-    except gym.error.UnregisteredEnv as error:
-        raise ValueError(f"{env_id!r} is not registered with gymnasium. {error}") from error
-    if not isinstance(env.action_space, spaces.Discrete):
-        raise ValueError(f"{env_id!r} has the action space {env.action_space}; these algorithms need a Discrete one.")
-    space = env.observation_space
-    env.close()
-    known = next((domain for domain in DOMAINS.values() if domain.env == env_id), None)
+    space = _observations_of(env_id)
+    known = next((domain for domain in DOMAINS.values() if domain.env == env_id.rpartition(":")[2]), None)
+    if known is not None:
+        known = dataclasses.replace(known, env=env_id)
     domain = known or Domain(env_id, env_id, _DEFAULT_NETWORK, _DEFAULT_BUFFER, 0)
     if net_arch is not None:
         domain = Domain(domain.name, env_id, tuple(net_arch), domain.buffer_size, 0, domain.huber_threshold)
     if isinstance(space, spaces.Dict):
         return Setup(domain, "MultiInputPolicy", False, False)
     if isinstance(space, spaces.Box) and len(space.shape) == 3:
+        if net_arch is not None:
+            raise ValueError(f"net_arch is {list(net_arch)}, but {env_id!r} has images, whose network is given.")
         return Setup(domain, "CnnPolicy", False, sorted(space.shape)[1] < _SMALLEST_NATURE)
     return Setup(domain, "MlpPolicy", True, False)
+
+
+def _observations_of(env_id: str) -> spaces.Space:
+    if env_id.startswith("MinAtar/") and env_id not in gym.registry:
+        importlib.import_module("minatar")  # where this is missing, its absence is the reason to give
+    try:
+        env = gym.make(env_id)
+    except gym.error.DependencyNotInstalled:
+        raise
+    except (gym.error.Error, ModuleNotFoundError) as error:
+        raise ValueError(f"{env_id!r} cannot be made by gymnasium. {error}") from error
+    if not isinstance(env.action_space, spaces.Discrete):
+        raise ValueError(f"{env_id!r} has the action space {env.action_space}; these algorithms need a Discrete one.")
+    space = env.observation_space
+    if not batches.is_supported(space):
+        raise ValueError(
+            f"{env_id!r} has the observations {space}; wrap it so that they are arrays, or a Dict of them."
+        )
+    env.close()
+    return space
 
 
 def make_specs(

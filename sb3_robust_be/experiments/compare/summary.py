@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -66,34 +67,48 @@ def summarise(finals: Mapping[str, np.ndarray], rates: Mapping[str, float], base
 
 
 def verdict(rows: list[Row], finals: Mapping[str, np.ndarray], env: str) -> str:
-    """One sentence: whether the best mean is resolved from the others (Welch's t, Holm over the others).
+    """One sentence: which differences of means these seeds resolve (Welch's t of all pairs, Holm).
 
     :param rows: Of :func:`summarise`.
     :param finals: Returns by algorithm.
     :param env: For the sentence.
     :return: The sentence.
     """
-    best, *others = rows
     if all(row.failed == row.seeds for row in rows):
-        return f"Every run on {env} has failed: try a smaller step size, or more steps if no episode has finished."
-    if not others:
-        return f"{best.algorithm} reaches {best.mean} on {env} ({best.seeds} seeds)."
-    scores = lowest_for_failed(finals)
-    found = [greater("", scores[best.algorithm], scores[other.algorithm]) for other in others]
-    p_values = [1.0 if np.isnan(v.p_value) or v.outcome is not Outcome.HOLDS else v.p_value for v in found]
-    adjusted = holm(p_values)
-    beaten = [
-        f"{other.algorithm} ({other.mean.estimate:.4g}, p = {p:.1g})"
-        for other, p in zip(others, adjusted, strict=True)
-        if p <= 0.05
+        return f"Every run on {env} has failed: see the errors above, or try a smaller step size or more steps."
+    if len(rows) == 1:
+        return f"{rows[0].algorithm} reaches {rows[0].mean} on {env} ({rows[0].seeds} seeds)."
+    resolved, open_pairs = _resolved(rows, lowest_for_failed(finals))
+    seeds = f"{rows[0].seeds} seeds"
+    names = [row.algorithm for row in rows]
+    if not resolved:
+        return f"No difference between {', '.join(names)} on {env} is resolved by {seeds}."
+    means = {row.algorithm: f"{row.mean.estimate:.4g}" for row in rows}
+    parts = [
+        f"{better} ({means[better]}) is above "
+        + " and ".join(f"{other} ({means[other]}, p = {p:.1g})" for other, p in worse.items())
+        for better, worse in resolved.items()
     ]
-    rest = [other.algorithm for other, p in zip(others, adjusted, strict=True) if p > 0.05]
-    seeds = f"{best.seeds} seeds"
-    if not beaten:
-        names = ", ".join(rest)
-        return f"No difference between {best.algorithm} and {names} on {env} is resolved by {seeds}."
-    sentence = f"{best.algorithm} ({best.mean.estimate:.4g}) is above {' and '.join(beaten)} on {env} over {seeds}"
-    return f"{sentence}; against {', '.join(rest)} {seeds} do not decide." if rest else f"{sentence}."
+    sentence = f"On {env}, over {seeds}: {'; '.join(parts)}"
+    undecided = "; ".join(f"{a} and {b}" for a, b in open_pairs)
+    return f"{sentence}; not decided: {undecided}." if undecided else f"{sentence}."
+
+
+def _resolved(
+    rows: list[Row], scores: Mapping[str, np.ndarray]
+) -> tuple[dict[str, dict[str, float]], list[tuple[str, str]]]:
+    """By the better algorithm the worse ones with the p-values, and the pairs that are not resolved."""
+    pairs = list(itertools.combinations([row.algorithm for row in rows], 2))
+    found = [greater("", scores[better], scores[worse]) for better, worse in pairs]
+    p_values = [v.p_value if v.outcome is Outcome.HOLDS else 1.0 for v in found]
+    resolved: dict[str, dict[str, float]] = {}
+    open_pairs = []
+    for (better, worse), p in zip(pairs, holm(p_values).tolist(), strict=True):
+        if p <= 0.05:
+            resolved.setdefault(better, {})[worse] = p
+        else:
+            open_pairs.append((better, worse))
+    return resolved, open_pairs
 
 
 def as_text(rows: list[Row], baseline: str) -> str:
@@ -125,9 +140,9 @@ def _cells(row: Row) -> list[Any]:
         row.algorithm,
         f"{row.learning_rate:.4g}",
         row.seeds,
-        f"{row.mean.estimate:.1f} [{row.mean.low:.1f}, {row.mean.high:.1f}]",
-        f"{row.median:.1f}",
-        f"{row.worst_decile:.1f}",
+        f"{row.mean.estimate:.4g} [{row.mean.low:.4g}, {row.mean.high:.4g}]",
+        f"{row.median:.4g}",
+        f"{row.worst_decile:.4g}",
         row.failed,
         beats,
     ]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from sb3_robust_be import report
-from sb3_robust_be.evaluation import bootstrap_interval, failed, worst_decile_mean
+from sb3_robust_be.evaluation import Interval, Outcome, Verdict, bootstrap_interval, failed, holm, worst_decile_mean
 from sb3_robust_be.experiments.control import CURVE_POINTS, lowest_for_failed
-from sb3_robust_be.experiments.control_grid import ControlPreset, cells, curves, finals, selection_scores
+from sb3_robust_be.experiments.control_grid import ControlPreset, areas, cells, curves, finals, selection_scores
 from sb3_robust_be.experiments.experiment import Analysis, Results
 from sb3_robust_be.experiments.grids import settings_of
 
 MEASURE = "return per step, last 25 % of steps"
+LOST = 0.1
+"""Share of runs without a return above which the other runs don't speak for all"""
 
 
 def control_analysis(preset: ControlPreset, results: Results) -> Analysis:
@@ -44,11 +48,12 @@ def control_analysis(preset: ControlPreset, results: Results) -> Analysis:
         )
     notes = [
         f"Settings were chosen on {preset.selection_seeds} seeds from 10 000 on; what is reported are other seeds, "
-        "from 0 on. Runs that diverged count as the lowest return of the domain in means and tests.",
+        "from 0 on. Runs without a return (diverged, crashed, or without the end of an episode in the last quarter) "
+        "count as the lowest return of the domain in means and their tests.",
         f"Runs have {preset.steps:g} of the paper's steps, and there are {preset.seeds} seeds.",
         *([preset.note] if preset.note else []),
     ]
-    return Analysis(plots=plots, tables=[_table(preset, results, scores, rng)], notes=notes)
+    return Analysis(plots=plots, tables=[returns_table(preset, results, rng)], notes=notes)
 
 
 def _points(steps: int) -> np.ndarray:
@@ -56,27 +61,91 @@ def _points(steps: int) -> np.ndarray:
     return (np.arange(points) + 0.5) * steps / points
 
 
-def _table(
-    preset: ControlPreset, results: Results, scores: dict[str, dict[str, np.ndarray]], rng: np.random.Generator
-) -> Any:
-    rows = []
+def returns_table(preset: ControlPreset, results: Results, rng: np.random.Generator) -> report.Table:
+    """One row per domain and contender. Cells of contenders without any return are empty.
+
+    :param preset: The experiment's size.
+    :param results: All of whose runs have ended.
+    :param rng: For the intervals.
+    """
+    scores, area = finals(preset, results), areas(preset, results)
+    rows: list[dict[str, Any]] = []
     in_order = sorted(cells(preset, results).items(), key=lambda item: preset.domains.index(item[0][0]))
     for (key, label), cell in in_order:
         name = preset.domain(key).name
-        values = lowest_for_failed(scores[name])[label]
+        values = _imputed(scores[name], label)
         rows.append(
             {
                 "domain": name,
                 "algorithm": label,
-                "mean": bootstrap_interval(values, np.mean, rng=rng),
-                "median": float(np.median(values)),
-                "worst decile": float(worst_decile_mean(values)),
-                "diverged": int(failed(scores[name][label]).sum()),
-                "seeds": len(values),
+                "mean": _mean(values, rng),
+                "median": None if values is None else float(np.median(values)),
+                "worst decile": None if values is None else float(worst_decile_mean(values)),
+                "AUC": _mean(_imputed(area[name], label), rng),
+                **_lost(results.of(cell.specs)),
+                "seeds": len(cell.specs),
                 "setting": ", ".join(f"{name}={_short(x)}" for name, x in cell.setting.items()),
             }
         )
-    return report.Table("returns", rows, caption=f"{MEASURE}, at the chosen setting, on fresh seeds.")
+    caption = f"{MEASURE}, at the chosen setting, on fresh seeds. AUC: mean return per step over all steps."
+    return report.Table("returns", rows, caption=caption)
+
+
+def _imputed(scores: dict[str, np.ndarray], label: str) -> np.ndarray | None:
+    """With the lowest of the domain for lost runs; ``None`` if all of the contender's are."""
+    return None if failed(scores[label]).all() else lowest_for_failed(scores)[label]
+
+
+def _mean(values: np.ndarray | None, rng: np.random.Generator) -> Interval | None:
+    return None if values is None else bootstrap_interval(values, np.mean, rng=rng)
+
+
+def _lost(results: Sequence[dict[str, Any] | None]) -> dict[str, int]:
+    ended = [result for result in results if result is not None]
+    healthy = [result for result in ended if result["diverged_at"] is None]
+    return {
+        "diverged": len(ended) - len(healthy),
+        "crashed": len(results) - len(ended),
+        "no return": sum(not np.isfinite(result["final"]) for result in healthy),
+    }
+
+
+def holm_adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Verdicts of one family, with Holm's adjusted p-values; what these no longer support is not resolved.
+
+    A verdict without a p-value (NaN, as of one seed) counts in the family and stays as it is. The intervals stay too:
+    each is its own claim's.
+
+    :param verdicts: With the p-values of their tests.
+    :return: In the same order.
+    """
+    n = len(verdicts)
+    if n < 2:
+        return list(verdicts)
+    adjusted = holm([1.0 if np.isnan(verdict.p_value) else verdict.p_value for verdict in verdicts])
+    found = []
+    for verdict, p in zip(verdicts, adjusted.tolist(), strict=True):
+        if np.isnan(verdict.p_value):
+            found.append(verdict)
+            continue
+        verdict = replace(verdict, p_value=p, test=f"{verdict.test}, Holm over {n}")
+        if p > 1.0 - verdict.interval.level and verdict.outcome is not Outcome.NOT_RESOLVED:
+            verdict = replace(verdict, outcome=Outcome.NOT_RESOLVED, reason=f"p after Holm over {n}")
+        found.append(verdict)
+    return found
+
+
+def unresolved_if_lost(verdict: Verdict, *samples: np.ndarray) -> Verdict:
+    """Not resolved, with the reason, if more than :data:`LOST` of a sample's runs have no return.
+
+    :param verdict: On these samples.
+    :param samples: Returns, each (runs,); NaN for runs without one.
+    """
+    lost = [failed(runs) for runs in samples]
+    if max(flags.mean() for flags in lost) <= LOST:
+        return verdict
+    counts = " and ".join(f"{flags.sum()} of {len(flags)}" for flags in lost)
+    return replace(verdict, outcome=Outcome.NOT_RESOLVED, reason=f"{counts} runs have no return")
 
 
 def _short(value: Any) -> str:

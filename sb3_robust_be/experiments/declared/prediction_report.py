@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 from sb3_robust_be import report
 from sb3_robust_be.evaluation import t_interval
 from sb3_robust_be.experiments.declared.prediction_claims import Panel
-from sb3_robust_be.experiments.linear_verdicts import worst_for_diverged
 
 FAMILIES: dict[str, dict[str, str]] = {
     "gtd2": {"mspbe": "gtd2", "mhpbe": "gtd2-huber", "mapbe": "gtd2-l1"},
@@ -85,14 +85,17 @@ def table(measure: str, panels: Mapping[str, Panel], before: Mapping[str, float]
     for case, panel in panels.items():
         for algorithm, one in panel.items():
             row: dict[str, Any] = {"problem": case, "algorithm": report.label(algorithm)}
-            (errors,) = worst_for_diverged(one.best)
-            row["error"] = t_interval(errors)
-            row["error ÷ before"] = float(errors.mean() / before[case])
+            diverged = int((~np.isfinite(one.best)).sum())
+            row["error"] = math.inf if diverged else t_interval(one.best)
+            row["error ÷ before"] = math.inf if diverged else float(one.best.mean() / before[case])
             row["width"] = t_interval(one.width)
             row |= {"α": _power(one.alphas[one.chosen]), "η": _power(float(one.etas[one.chosen]))}
-            row |= {"diverged": int((~np.isfinite(one.best)).sum()), "seeds": len(errors)}
+            row |= {"diverged": diverged, "seeds": len(one.best)}
             rows.append(row)
-    caption = f"{MEASURES[measure]}, at the step sizes chosen, on fresh seeds. Width: how many α have at most twice it."
+    caption = (
+        f"{MEASURES[measure]}, at the step sizes chosen, on fresh seeds; ∞ where one diverged. Width: how many α have "
+        "at most twice the mean of those that did not."
+    )
     return report.Table(measure.replace("_", "-"), rows, caption=caption)
 
 

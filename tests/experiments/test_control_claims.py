@@ -1,0 +1,289 @@
+"""Verdicts and tables of the control experiments on constructed results: each can go either way."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sb3_robust_be.evaluation import Outcome, bimodal, greater, holm, narrower
+from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, areas, cells
+from sb3_robust_be.experiments.declared import control, control_claims, load_declared, minatar, saddlepoint, threshold
+from sb3_robust_be.experiments.declared import target_networks as targets
+from sb3_robust_be.experiments.declared.control_report import holm_adjusted, returns_table, unresolved_if_lost
+from sb3_robust_be.experiments.experiment import Results
+
+HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
+
+
+def runs(mean, spread=1.0, n=30, seed=0):
+    return mean + spread * np.random.default_rng(seed).normal(size=n)
+
+
+def lost(values, n):
+    return np.where(np.arange(len(values)) < n, np.nan, values)
+
+
+def outcomes(verdicts):
+    found = {verdict.claim: verdict.outcome for verdict in verdicts}
+    assert len(found) == len(verdicts)
+    return found
+
+
+# --- families ---
+
+
+def test_holm_adjusted_takes_back_what_the_family_does_not_support():
+    certain, open_ = greater("a", runs(9.0), runs(0.0, seed=1)), greater("b", runs(0.0), runs(0.0, seed=1))
+    weak = replace(certain, claim="c", p_value=0.03)
+    against = replace(weak, claim="d", outcome=FAILS, p_value=0.04)
+    family = [weak, certain, open_, against]
+    found = holm_adjusted(family)
+    np.testing.assert_array_equal([v.p_value for v in found], holm([v.p_value for v in family]))
+    assert [v.claim for v in found] == ["c", "a", "b", "d"]
+    assert [v.outcome for v in found] == [OPEN, HOLDS, OPEN, OPEN]
+    assert [v.reason for v in found] == ["p after Holm over 4", "", open_.reason, "p after Holm over 4"]
+    assert (holm_adjusted([weak]), holm_adjusted([])) == ([weak], [])
+
+
+def test_holm_adjusted_counts_verdicts_without_a_p_value():
+    weak = replace(greater("a", runs(9.0), runs(0.0, seed=1)), p_value=0.03)
+    one_seed = greater("b", [1.0], [0.0])
+    assert math.isnan(one_seed.p_value)
+    first, second = holm_adjusted([weak, one_seed])
+    assert (first.outcome, first.p_value) == (OPEN, 0.06)
+    assert second is one_seed
+
+
+# --- runs without a return ---
+
+
+def test_more_than_a_tenth_lost_is_not_resolved():
+    verdict = greater("a", runs(9.0), runs(0.0))
+    assert unresolved_if_lost(verdict, lost(runs(9.0), 3), runs(0.0)) is verdict
+    found = unresolved_if_lost(verdict, runs(9.0), lost(runs(0.0), 4))
+    assert (found.outcome, found.reason) == (OPEN, "0 of 30 and 4 of 30 runs have no return")
+
+
+def test_spread_is_that_of_runs_with_a_return():
+    wide = runs(0.0, 10.0, seed=1)
+    of = lambda x, y: control_claims.of_finite(narrower, "", x, y)  # noqa: E731
+    assert of(runs(0.0), wide).outcome is HOLDS
+    assert of(wide, runs(0.0)).outcome is FAILS
+    # A few lost runs leave the verdict, and do not count as seeds.
+    assert (of(lost(runs(0.0), 3), wide).outcome, of(lost(runs(0.0), 3), wide).seeds) == (HOLDS, (27, 30))
+    # Runs that all diverged have no spread to be narrow in.
+    nothing = of(lost(runs(0.0), 30), wide)
+    assert (nothing.outcome, nothing.seeds, nothing.reason[:8]) == (OPEN, (0, 30), "30 of 30")
+    assert of(lost(runs(0.0), 6), wide).outcome is OPEN
+
+
+def test_two_modes_are_not_runs_with_and_without_a_return():
+    half = np.concatenate([runs(0.0, n=15), runs(100.0, n=15, seed=1)])
+    assert control_claims.of_finite(bimodal, "", half).outcome is HOLDS
+    assert control_claims.of_finite(bimodal, "", np.where(half < 50.0, np.nan, half)).outcome is OPEN
+
+
+def test_longer_tailed():
+    tailed = np.where(np.arange(30) < 5, runs(-60.0), runs(0.0))
+    of = lambda x, y: control_claims.longer_tailed("", x, y, rng=np.random.default_rng(0))  # noqa: E731
+    found = of(tailed, runs(50.0, seed=1))
+    assert found.outcome is HOLDS
+    x, y = np.sort(tailed), np.sort(runs(50.0, seed=1))
+    assert found.estimate == pytest.approx((np.median(x) - x[:3].mean()) - (np.median(y) - y[:3].mean()))
+    assert of(runs(50.0, seed=1), tailed).outcome is FAILS
+    assert of(runs(50.0, seed=1), runs(0.0)).outcome is OPEN
+    assert of(np.array([1.0]), runs(0.0)).outcome is OPEN
+
+
+# --- control ---
+
+NAMES = ("Acrobot", "Cart-pole", "Cliff World", "Lunar Lander", "Mountain Car")
+
+
+def control_finals(ours, qrc, others, sign=1.0):
+    """A DQN with two modes, one of them a long tail, or by ``sign`` one that is narrow."""
+    two = np.where(np.arange(30) < 12, 0.0, 40.0) + runs(0.0)
+    tail = np.where(np.arange(30) < 5, -60.0, 0.0) + runs(0.0, 4.0)
+    own, baseline = runs(ours, seed=1), {name: tail if name in control_claims.LONG_TAILED else two for name in NAMES}
+    return {
+        name: {
+            "qrc_huber": own if sign > 0 else baseline[name] + ours,
+            "dqn": baseline[name] if sign > 0 else own - ours,
+            "qrc": runs(qrc, seed=2),
+            "sbeed": runs(others, seed=3),
+            "dqn, squared loss": runs(others, seed=4),
+        }
+        for name in NAMES
+    }
+
+
+def test_control_verdicts_as_published():
+    finals = control_finals(200.0, 100.0, 0.0)
+    found = outcomes(control_claims.control_verdicts(finals, finals))
+    assert set(found.values()) == {HOLDS}
+    assert [c for c in found if "bimodal" in c] == ["Lunar Lander: DQN is bimodal", "Mountain Car: DQN is bimodal"]
+    assert [claim.split(":")[0] for claim in found if "decile" in claim] == ["Acrobot", "Cart-pole"]
+    assert len(found) == 3 + 5 * 4 + 2 + 1 + 5 + 4
+
+
+def test_control_verdicts_on_the_opposite():
+    finals = control_finals(-200.0, -300.0, 0.0, sign=-1.0)
+    found = outcomes(control_claims.control_verdicts(finals, finals))
+    assert found.pop("Cliff World: QRC-Huber's mean is above QRC's") is HOLDS
+    # A single mode takes hundreds of seeds to show.
+    assert {found.pop(claim) for claim in list(found) if "bimodal" in claim} == {OPEN}
+    assert set(found.values()) == {FAILS}
+
+
+def test_control_verdicts_on_areas_are_those_of_areas():
+    finals, opposite = ({"Cliff World": control_finals(ours, 100.0, 0.0)["Cliff World"]} for ours in (200.0, -200.0))
+    found = outcomes(control_claims.control_verdicts(finals, opposite))
+    assert [claim for claim, outcome in found.items() if outcome is FAILS] == [
+        "Cliff World: QRC-Huber's AUC is above DQN's"
+    ]
+
+
+def test_control_verdicts_need_no_contender_but_the_papers():
+    finals = {"Cart-pole": {label: runs(0.0) for label in ("qrc_huber", "dqn", "qrc")}}
+    assert not any("SBEED" in verdict.claim for verdict in control_claims.control_verdicts(finals, finals))
+
+
+# --- target networks ---
+
+
+def target_finals(gradient, dqn):
+    """Means by refresh, of QRC(-Huber) and of DQN."""
+    seeds = iter(range(99))
+    means = {targets._label(a, r): m for a in targets.ALGORITHMS for r, m in (dqn if a == "dqn" else gradient).items()}
+    return {name: {label: runs(mean, seed=next(seeds)) for label, mean in means.items()} for name in ("A", "B")}
+
+
+@pytest.mark.parametrize("best", [50, 500])
+def test_dqn_needs_targets_if_either_refresh_is_better(best):
+    found = outcomes(targets.target_verdicts(target_finals({1: 9, 50: 0, 500: 0}, {1: 0, 50: -9, 500: -9} | {best: 9})))
+    assert found["DQN needs a target network on every domain"] is HOLDS
+    assert [o for claim, o in found.items() if "is best without a target" in claim] == [HOLDS, HOLDS]
+    assert {o for claim, o in found.items() if f"DQN with refresh {best} is" in claim} == {HOLDS}
+    assert {o for claim, o in found.items() if f"DQN with refresh {550 - best} is" in claim} == {FAILS}
+
+
+def test_target_verdicts_on_the_opposite():
+    found = outcomes(targets.target_verdicts(target_finals({1: 0, 50: 9, 500: 9}, {1: 9, 50: 0, 500: 0})))
+    assert set(found.values()) == {FAILS}
+    assert len(found) == 3 + 2 + 3 * 2 * 2
+
+
+# --- thresholds ---
+
+
+def test_thresholds():
+    flat = {"a": runs(0.0, 10.0), "b": runs(50.0, 10.0, seed=1)}
+    steep = {"a": runs(0.0, 10.0), "b": runs(400.0, 10.0, seed=1)}
+    together, *published = threshold.threshold_verdicts(
+        {"acrobot": flat, "cart-pole": flat, "cliff-world": flat, "mountain-car": steep}
+    )
+    assert together.outcome is HOLDS
+    assert {v.outcome for v in published} == {HOLDS}
+    together, *opposite = threshold.threshold_verdicts({"acrobot": steep, "cliff-world": steep, "mountain-car": flat})
+    assert together.outcome is FAILS
+    assert {v.outcome for v in opposite} == {FAILS}
+
+
+def test_the_tolerance_is_the_domains_and_no_runs():
+    # 150 is within a fifth of Cliff World's 1000 and not of Acrobot's 500, whatever one seed does.
+    own = {"a": runs(0.0, 10.0), "b": runs(150.0, 10.0, seed=1)}
+    _, cliff, acrobot = threshold.threshold_verdicts({"cliff-world": own, "acrobot": own})
+    assert (cliff.outcome, acrobot.outcome) == (HOLDS, FAILS)
+    own["a"][0] = -900.0
+    assert threshold.threshold_verdicts({"acrobot": own})[1].outcome is not HOLDS
+    assert set(threshold.SCALES) == set(control.DOMAINS)
+
+
+def test_thresholds_at_which_everything_diverges_are_not_alike():
+    gone = {"a": np.full(30, np.nan), "b": np.full(30, np.nan)}
+    _, acrobot, mountain = threshold.threshold_verdicts({"acrobot": gone, "mountain-car": gone})
+    assert (acrobot.outcome, mountain.outcome) == (OPEN, OPEN)
+    half = {"a": runs(0.0), "b": np.where(np.arange(30) < 15, np.nan, runs(-990.0))}
+    assert threshold.threshold_verdicts({"acrobot": half})[1].outcome is FAILS
+
+
+# --- saddlepoint and MinAtar ---
+
+
+def test_saddlepoint():
+    def made(ours, sbeed_on_cart_pole):
+        low = {other: runs(0.0, seed=i) for i, other in enumerate(saddlepoint.OTHERS)}
+        own = {name: {"qrc_huber": runs(ours, seed=9), **low} for name in ("Acrobot", "Cart-pole")}
+        own["Cart-pole"] = {**own["Cart-pole"], "sbeed": runs(sbeed_on_cart_pole, seed=5)}
+        return saddlepoint.saddlepoint_verdicts(own)
+
+    together, *each = made(9.0, 20.0)
+    assert together.outcome is HOLDS
+    assert [v.claim for v in each if v.outcome is not HOLDS] == ["Cart-pole: QRC-Huber's mean is above that of sbeed"]
+    assert {v.outcome for v in made(-9.0, 0.0)} == {FAILS}
+    assert len(each) == 6
+
+
+def test_minatar():
+    high, middle, low = runs(0.5, 0.1), runs(0.4, 0.1, seed=1), runs(0.1, 0.1, seed=2)
+    found = outcomes(minatar.minatar_verdicts({"qrc_huber": high, "qrc": middle, "dqn": low}))
+    assert list(found.values()) == [HOLDS] * 6
+    found = outcomes(minatar.minatar_verdicts({"qrc_huber": low, "qrc": middle, "dqn": high}))
+    assert set(found.values()) == {FAILS}
+    assert load_declared("minatar").preset("paper").selection_seeds == 5
+    # As SB3 has it: linear from step 0, not from the first update on.
+    ends = minatar._exploration(5_000_000)["exploration_fraction"] * 5_000_000
+    assert 1.0 - 0.9 * 5_000 / ends == pytest.approx(0.957, abs=5e-4)
+
+
+# --- choice and table ---
+
+
+class Made(Results):
+    """Results from a rule instead of runs."""
+
+    def __init__(self, rule):
+        super().__init__("nowhere")
+        self.rule = rule
+
+    def of(self, specs):
+        return [self.rule(spec) for spec in specs]
+
+
+def made(final, auc=0.0, diverged_at=None):
+    return {"final": final, "auc": auc, "diverged_at": diverged_at}
+
+
+def test_settings_that_tie_rank_alike():
+    contender = Contender("a", "qrc", {"learning_rate": [0.1, 0.2, 0.3]})
+    preset = ControlPreset(("cart-pole", "acrobot"), (contender,), seeds=1, selection_seeds=1, one_setting=True)
+    # Cart-pole cannot tell the settings apart; by position 0.3 would win 3 + 2 to 1 + 3.
+    scores = {"CartPole-v1": (7.0, 7.0, 7.0), "Acrobot-v1": (3.0, 1.0, 2.0)}
+
+    def rule(spec):
+        return made(scores[spec["env"]][[0.1, 0.2, 0.3].index(spec["arguments"]["learning_rate"])])
+
+    assert {cell.setting["learning_rate"] for cell in cells(preset, Made(rule)).values()} == {0.1}
+
+
+def test_the_table_tells_lost_runs_apart():
+    contenders = (
+        Contender("mixed", "qrc", {"learning_rate": [0.1]}),
+        Contender("gone", "dqn", {"learning_rate": [0.1]}),
+    )
+    preset = ControlPreset(("cart-pole",), contenders, seeds=7, selection_seeds=1)
+    mixed = [made(5.0, 1.0), made(7.0, 2.0), made(np.nan, 3.0), made(np.nan, np.nan, 9), None, None, None]
+
+    def rule(spec):
+        return mixed[spec["seed"]] if spec["algorithm"] == "qrc" else made(np.nan, np.nan, 3)
+
+    first, second = returns_table(preset, Made(rule), np.random.default_rng(0)).rows
+    assert [first[key] for key in ("diverged", "crashed", "no return", "seeds")] == [1, 3, 1, 7]
+    assert first["mean"].estimate == pytest.approx((5.0 * 6 + 7.0) / 7)
+    assert first["AUC"].estimate == pytest.approx((1.0 * 5 + 2.0 + 3.0) / 7)
+    assert [second[key] for key in ("diverged", "crashed", "no return", "seeds")] == [7, 0, 0, 7]
+    assert [second[key] for key in ("mean", "median", "worst decile", "AUC")] == [None] * 4
+    np.testing.assert_array_equal(areas(preset, Made(rule))["Cart-pole"]["mixed"], [1.0, 2.0, 3.0, *[np.nan] * 4])
