@@ -97,7 +97,7 @@ def test_before_learning():
 @pytest.mark.parametrize("buffer_size", [13, 15])
 def test_a_full_buffer_begins_with_the_oldest(buffer_size):
     """… in a single agent, whose next transition then goes over the oldest."""
-    population = make("qrc", [0, 1], CountingEnv, buffer_size=buffer_size, learning_starts=0, train_freq=1000).learn(30)
+    population = make("qrc", [0, 1], CountingEnv, buffer_size=buffer_size, learning_starts=29).learn(30)
     model = population[1]
     buffer = model.replay_buffer
     assert (buffer.pos, buffer.full) == (0, True)
