@@ -4,6 +4,12 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import signal
+
 import torch
 
 torch.set_num_threads(1)
+
+# A shell that starts the tests in the background has Ctrl-C ignored, and processes inherit that: what is interrupted in
+# a test must be interruptible wherever the tests run.
+signal.signal(signal.SIGINT, signal.default_int_handler)
