@@ -13,3 +13,8 @@ torch.set_num_threads(1)
 # A shell that starts the tests in the background has Ctrl-C ignored, and processes inherit that: what is interrupted in
 # a test must be interruptible wherever the tests run.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items):
+    """The long ones first, so that no process is left alone with one at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
