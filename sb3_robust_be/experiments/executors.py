@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sb3_robust_be.experiments.processes import cores, terminate, worker_factory
+from sb3_robust_be.cores import available_cores
+from sb3_robust_be.experiments.processes import terminate, worker_factory
 from sb3_robust_be.experiments.units import RunnerError, load_target
 
 #: Loaded once in the fork server, so that a fresh worker has them at once. Modules that are missing are passed over.
@@ -53,7 +54,7 @@ def choose_engine(
     if executor is None:
         if jobs is not None and jobs < 1:
             raise ValueError(f"jobs is {jobs}; give at least 1.")
-        workers = cores() if jobs is None else jobs
+        workers = available_cores() if jobs is None else jobs
         return Engine(make=worker_factory(preload), executors=workers, capacity=1, isolates=True)
     if jobs is not None:
         raise ValueError(f"jobs is {jobs}, but executor {executor!r} has its own workers; leave one of them out.")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from sb3_robust_be.experiments.processes import cores
+from sb3_robust_be.cores import available_cores
 from sb3_robust_be.experiments.units import RunnerError
 
 _PROCESSES_PER_SHARD = 4
@@ -36,7 +36,7 @@ def number_of_jobs(args: argparse.Namespace) -> int:
     if args.shard is not None:
         shards = args.shard.rpartition("/")[2]
         return _PROCESSES_PER_SHARD * int(shards) if shards.isdigit() else 1
-    return 1 if args.executor == "serial" else int(args.jobs or cores())
+    return 1 if args.executor == "serial" else int(args.jobs or available_cores())
 
 
 def runner_options(args: argparse.Namespace) -> dict[str, Any]:

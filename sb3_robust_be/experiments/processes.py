@@ -18,12 +18,6 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM
 _PATIENCE_S = 5.0
 
 
-def cores() -> int:
-    """Those this process may use, where the system tells; else all."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-
-
 def _processes(executor: Executor) -> list[Any]:
     """The worker processes of a ``ProcessPoolExecutor``, which are not public before Python 3.14; of others none."""
     return list((getattr(executor, "_processes", None) or {}).values())

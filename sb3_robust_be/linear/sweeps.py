@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
+from sb3_robust_be.cores import available_cores
 from sb3_robust_be.linear.fixed_points import OBJECTIVES
 from sb3_robust_be.linear.methods import PAPER_ALGORITHMS, Algorithm, algorithm
 from sb3_robust_be.linear.online import DIVERGENCE_BOUND
@@ -170,7 +170,7 @@ def sweep_metrics(
                 progress(finished / len(tasks))
 
     # The compiled loop releases the interpreter lock, so threads suffice.
-    jobs = settings.jobs or (_cores() if settings.compiled else 1)
+    jobs = settings.jobs or (available_cores() if settings.compiled else 1)
     with ThreadPoolExecutor(jobs) as pool:
         for _ in pool.map(work, tasks):
             pass
@@ -180,12 +180,6 @@ def sweep_metrics(
         name: SweepResult(own, auc, late, final, diverged)
         for (name, own), (auc, late, final) in zip(by_metric.items(), summaries.reshape(-1, 3, *full), strict=True)
     }
-
-
-def _cores() -> int:
-    """Those this process may use, where the system tells; else all."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 def _tasks(settings: Settings) -> Iterator[tuple[int, slice, slice]]:

@@ -70,3 +70,11 @@ class BaselineDQN(DQN):
         return update_loss(
             semi_gradient_coefficients, q, th.zeros_like(q), next_value, data.rewards, discount, **settings
         )
+
+
+def has_target(model: Any) -> bool:
+    """
+    :param model: A member's single agent.
+    :return: Whether it bootstraps from a target network: SB3's policy has one in any case, and the class says.
+    """
+    return bool(model.has_target if isinstance(model, BaselineDQN) else model.policy.has_target)

@@ -10,6 +10,7 @@ import torch as th
 
 from sb3_robust_be.envs.lockstep import Observation, batches
 from sb3_robust_be.population.adam import AdamSettings, adam_direction
+from sb3_robust_be.population.baseline import has_target
 from sb3_robust_be.population.functions import MemberFunctions, Tensors
 from sb3_robust_be.population.graphs import Function, trace
 from sb3_robust_be.population.stacked import Layout, check_stackable
@@ -55,7 +56,7 @@ class Learner:
         self.layout = Layout(first.policy)
         self._functions = MemberFunctions(first, self.layout)
         self.rows, self._constants = self.layout.stack([model.policy for model in models], device)
-        self.has_target = first.has_target if hasattr(first, "has_target") else first.policy.has_target
+        self.has_target = has_target(first)
         """Whether the members bootstrap from target networks."""
         self.target_rows = self.rows.clone() if self.has_target else None
         self.mean, self.square = th.zeros_like(self.rows), th.zeros_like(self.rows)

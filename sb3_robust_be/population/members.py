@@ -16,7 +16,7 @@ from gymnasium import spaces
 from stable_baselines3 import DQN
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
-from sb3_robust_be.population.baseline import BaselineDQN
+from sb3_robust_be.population.baseline import BaselineDQN, has_target
 from sb3_robust_be.qrc.two_heads import TwoHeadQLearning
 from sb3_robust_be.qrc.validation import check_count
 from sb3_robust_be.registry import ALGORITHMS
@@ -233,5 +233,4 @@ def structure(model: Any) -> tuple[Any, ...]:
     :return: All that members whose networks are stacked must have in common besides the population's arguments.
     """
     settings = tuple((k, v) for k, v in model._update_settings().items() if not isinstance(v, (int, float)))
-    has_target = model.has_target if isinstance(model, BaselineDQN) else model.policy.has_target
-    return has_target, settings, *(getattr(model, name, None) for name in CHOICES)
+    return has_target(model), settings, *(getattr(model, name, None) for name in CHOICES)

@@ -102,27 +102,9 @@ def _draw(
         for series, (mean, lower, upper) in of.items():
             x = group + (present.index(series) - 0.5 * (len(present) - 1)) * width
             shown = _end(mean, start, low, high, log)
-            axis.bar(
-                x,
-                shown - start,
-                0.92 * width,
-                bottom=start,
-                color=shade(look[series]),
-                edgecolor=look[series].colour,
-                linewidth=0.6,
-                label=f"_bar:{series}",
-            )
+            _bar(axis, x, start, shown, 0.92 * width, series, look[series])
             ends = [end for end in (lower, upper) if math.isfinite(end)]
-            # The white below keeps the interval visible on a dark bar.
-            axis.plot([x] * len(ends), ends, color="white", linewidth=3.2, solid_capstyle="butt")
-            axis.plot(
-                [x] * len(ends),
-                ends,
-                color="#222222",
-                linewidth=1.4,
-                solid_capstyle="butt",
-                label=f"_interval:{series}",
-            )
+            _interval(axis, x, ends, series)
             top = max([shown, *ends]) if shown >= start else min([shown, *ends])
             axis.annotate(
                 number(mean, 3),
@@ -134,6 +116,26 @@ def _draw(
                 fontsize=7.5,
                 rotation=90 if upright else 0,
             )
+
+
+def _bar(axis: Axes, x: float, start: float, end: float, width: float, series: str, look: Look) -> None:
+    axis.bar(
+        x,
+        end - start,
+        width,
+        bottom=start,
+        color=shade(look),
+        edgecolor=look.colour,
+        linewidth=0.6,
+        label=f"_bar:{series}",
+    )
+
+
+def _interval(axis: Axes, x: float, ends: list[float], series: str) -> None:
+    at = [x] * len(ends)
+    # The white below keeps the interval visible on a dark bar.
+    axis.plot(at, ends, color="white", linewidth=3.2, solid_capstyle="butt")
+    axis.plot(at, ends, color="#222222", linewidth=1.4, solid_capstyle="butt", label=f"_interval:{series}")
 
 
 def _end(value: float, start: float, low: float, high: float, log: bool) -> float:

@@ -72,7 +72,15 @@ def grid_map(
                     _triangles(axis, estimates[key], shown, scales[kind])
             for kind, axes in drawn.items():
                 _colour_bar(axes, scales[kind], COLOURS[kind], BARS[kind])
-    rows = [
+    starts = [
+        f"{label(key)}: {number(table[START].max())}, {ACTIONS[table[START].argmax()]}" for key, table in values.items()
+    ]
+    alt = f"Maps of Cliff World's 20 cells. Value and greedy action at the start: {'; '.join(starts)}."
+    return Plot(name, figure, _rows(values, estimates), caption, alt)
+
+
+def _rows(values: Mapping[str, Floats], estimates: Mapping[str, Floats]) -> list[dict[str, Any]]:
+    return [
         {
             "algorithm": key,
             "state": state,
@@ -87,11 +95,6 @@ def grid_map(
         for state in range(N_STATES)
         for a in range(len(MOVES))
     ]
-    starts = [
-        f"{label(key)}: {number(table[START].max())}, {ACTIONS[table[START].argmax()]}" for key, table in values.items()
-    ]
-    alt = f"Maps of Cliff World's 20 cells. Value and greedy action at the start: {'; '.join(starts)}."
-    return Plot(name, figure, rows, caption, alt)
 
 
 def _layout(with_values: list[str], with_estimates: list[str]) -> list[list[tuple[str, str]]]:

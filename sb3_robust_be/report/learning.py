@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sb3_robust_be.evaluation import mean_band
+from sb3_robust_be.evaluation import Band, mean_band
 from sb3_robust_be.report.panels import Floats, axes_grid, checked_panels, legend, names, step_ticks
 from sb3_robust_be.report.plot import Plot
-from sb3_robust_be.report.style import looks, settings
+from sb3_robust_be.report.style import Look, looks, settings
 from sb3_robust_be.report.tables import number
 
 
@@ -54,19 +54,30 @@ def learning_curves(
                     axis.plot(at, curves.T, color=look[key].colour, linewidth=0.5, alpha=0.3, label=f"_runs:{key}")
                 axis.fill_between(at, band.low, band.high, color=look[key].colour, alpha=0.2, linewidth=0.0)
                 axis.plot(at, band.estimate, color=look[key].colour, linestyle=look[key].line, label=f"_mean:{key}")
-                present = np.isfinite(curves).sum(axis=0)
-                rows += [
-                    dict(zip(("panel", "algorithm", "step", "mean", "low", "high", "runs"), row, strict=True))
-                    for row in zip(
-                        [title] * len(at),
-                        [key] * len(at),
-                        *map(np.ndarray.tolist, (at, band.estimate, band.low, band.high, present)),
-                        strict=True,
-                    )
-                ]
+                rows += _rows(title, key, at, band, np.isfinite(curves).sum(axis=0))
             axis.set(xlabel=x_label, xlim=(min(0.0, at.min()), at.max()))
             step_ticks(axis.xaxis)
         legend(figure, look.values(), marker=False)
+    text = _caption(checked, look, level)
+    ends = [
+        f"{row['panel']}: {look[row['algorithm']].label} {number(row['mean'])}"
+        for row, following in zip(rows, [*rows[1:], {}], strict=True)
+        if (row["panel"], row["algorithm"]) != (following.get("panel"), following.get("algorithm"))
+    ]
+    return Plot(
+        name, figure, rows, f"{caption} {text}".strip(), f"Learning curves of {measure}. At the end: {'; '.join(ends)}."
+    )
+
+
+def _rows(title: str, key: str, at: Floats, band: Band, present: np.ndarray) -> list[dict[str, Any]]:
+    columns = map(np.ndarray.tolist, (at, band.estimate, band.low, band.high, present))
+    return [
+        {"panel": title, "algorithm": key, "step": step, "mean": mean, "low": low, "high": high, "runs": runs}
+        for step, mean, low, high, runs in zip(*columns, strict=True)
+    ]
+
+
+def _caption(checked: Mapping[str, Mapping[str, Floats]], look: Mapping[str, Look], level: float) -> str:
     text = f"Lines: means over runs; bands: pointwise {100 * level:g} % bootstrap intervals."
     if any(not np.isfinite(curves).all() for entries in checked.values() for curves in entries.values()):
         text += " A point averages over the runs that have a value there."
@@ -78,14 +89,7 @@ def learning_curves(
     ]
     if left_out:
         text += f" Left out, as they have no value at all: {', '.join(left_out)} runs."
-    ends = [
-        f"{row['panel']}: {look[row['algorithm']].label} {number(row['mean'])}"
-        for row, following in zip(rows, [*rows[1:], {}], strict=True)
-        if (row["panel"], row["algorithm"]) != (following.get("panel"), following.get("algorithm"))
-    ]
-    return Plot(
-        name, figure, rows, f"{caption} {text}".strip(), f"Learning curves of {measure}. At the end: {'; '.join(ends)}."
-    )
+    return text
 
 
 def _curves(where: str, values: ArrayLike) -> Floats:

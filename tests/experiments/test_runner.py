@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from runner_functions import spec, thread_pool, units
 
+from sb3_robust_be.cores import available_cores
 from sb3_robust_be.experiments import (
     RunnerError,
     StoreError,
@@ -20,7 +21,7 @@ from sb3_robust_be.experiments import (
 )
 from sb3_robust_be.experiments import runner as runner_module
 from sb3_robust_be.experiments.executors import Engine, SerialExecutor, choose_engine
-from sb3_robust_be.experiments.processes import _environment, cores
+from sb3_robust_be.experiments.processes import _environment
 
 ROOT = Path(__file__).parents[2]
 SERIAL = {"executor": "serial", "progress": False}
@@ -204,7 +205,7 @@ def test_bad_engines(out, arguments, kind, message):
 
 
 def test_as_many_workers_as_cores():
-    assert choose_engine(None, None, ()).executors == cores() >= 1
+    assert choose_engine(None, None, ()).executors == available_cores() >= 1
     assert choose_engine(None, 3, ()).executors == 3
 
 
