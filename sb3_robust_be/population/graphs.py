@@ -23,7 +23,8 @@ def trace(function: Function, example: Any, compiled: bool = False) -> Function:
     """Make a faster function of the same tensors, for inputs of these shapes only.
 
     ``torch.compile`` cannot take ``vmap(grad(…))``; ``make_fx`` first can. Half of what is left on a CPU is the time
-    per operation, so operations without effect are taken out. Operations in place stay in place.
+    per operation, so operations without effect are taken out. Operations in place stay in place. On a CUDA device
+    the graph's kernels are launched together (see :class:`Captured`).
 
     :param function: Of nested dictionaries of tensors; gives tensors. It must not look at their values.
     :param example: Its argument. The content is not changed.
@@ -59,20 +60,78 @@ def _trace(function: Function, inputs: Sequence[th.Tensor], compiled: bool) -> F
             _warn("cannot be traced and runs several times slower", error, "Use layers without data-dependent control.")
             return function
         simplify(graph)
-        if not compiled:
-            return graph
-        try:
-            code = cast(Function, th._inductor.compile(graph, list(inputs)))
-            code(*map(_copy, inputs))
-        except Exception as error:
-            _warn("cannot be compiled here", error, "Install a C++ compiler such as g++, or pass compile=False.")
-            return graph
-        return code
+        run = _compile(graph, inputs) if compiled else graph
+        return Captured(run, changed_by(graph, inputs)) if inputs[0].is_cuda else run
 
 
-def _warn(what: str, error: Exception, remedy: str) -> None:
+def _compile(graph: fx.GraphModule, inputs: Sequence[th.Tensor]) -> Function:
+    try:
+        code = cast(Function, th._inductor.compile(graph, list(inputs)))
+        code(*map(_copy, inputs))
+    except Exception as error:
+        _warn("cannot be compiled here", error, "Install a C++ compiler such as g++, or pass compile=False.", depth=1)
+        return graph
+    return code
+
+
+def changed_by(graph: Function, inputs: Sequence[th.Tensor]) -> list[int]:
+    """
+    :param graph: A function of tensors.
+    :param inputs: Its arguments, which stay as they are.
+    :return: The positions of those that it changes in place.
+    """
+    copies = [_copy(x) for x in inputs]
+    before = [x._version for x in copies]
+    graph(*copies)
+    return [i for i, (x, version) in enumerate(zip(copies, before, strict=True)) if x._version != version]
+
+
+class Captured:
+    """A function of CUDA tensors whose kernels are recorded at the first call and launched together from then on.
+
+    One by one, launching the two hundred kernels of an update takes longer than running them. A recording reads and
+    writes the addresses of its first call: arguments from elsewhere are copied there, and if one that the function
+    changes lies elsewhere, it is recorded anew. The tensors it returns are overwritten by the next call.
+
+    :param run: Of tensors whose shapes and strides never change; gives tensors. It must not look at their values.
+    :param changed: Positions of the arguments that it changes in place.
+    """
+
+    def __init__(self, run: Function, changed: Sequence[int]) -> None:
+        self._run, self._changed = run, changed
+        self._inputs: Sequence[th.Tensor] = ()
+        self._outputs: Any = None
+        self._recording: th.cuda.CUDAGraph | None = None
+
+    def __call__(self, *inputs: th.Tensor) -> Any:
+        """
+        :param inputs: As of ``run``.
+        :return: As of ``run``, valid until the next call.
+        """
+        stale = any(inputs[i].data_ptr() != self._inputs[i].data_ptr() for i in self._changed if self._inputs)
+        if self._recording is None or stale:
+            self._record(inputs)
+        for known, given in zip(self._inputs, inputs, strict=True):
+            if known.data_ptr() != given.data_ptr():
+                known.copy_(given)
+        self._recording.replay()  # type: ignore[union-attr]
+        return self._outputs
+
+    def _record(self, inputs: Sequence[th.Tensor]) -> None:
+        # Libraries set themselves up at their first call, which cannot be recorded.
+        stream = th.cuda.Stream()
+        stream.wait_stream(th.cuda.current_stream())
+        with th.cuda.stream(stream):
+            self._run(*map(_copy, inputs))
+        th.cuda.current_stream().wait_stream(stream)
+        self._inputs, self._recording = inputs, th.cuda.CUDAGraph()
+        with th.cuda.graph(self._recording):
+            self._outputs = self._run(*inputs)
+
+
+def _warn(what: str, error: Exception, remedy: str, depth: int = 0) -> None:
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    warnings.warn(f"The update of this population {what} ({reason}). {remedy}", stacklevel=8)
+    warnings.warn(f"The update of this population {what} ({reason}). {remedy}", stacklevel=8 + depth)
 
 
 def simplify(graph: fx.GraphModule) -> None:

@@ -11,6 +11,7 @@ import torch as th
 from gymnasium import spaces
 
 from sb3_robust_be.envs.lockstep import Observation, batches
+from sb3_robust_be.population.graphs import Function, trace
 
 NEXT = "next_"
 _SCALARS = {"actions": np.int64, "rewards": np.float32, "dones": np.float32}
@@ -80,6 +81,7 @@ class Replay:
         # numpy's memory is taken when it is written, torch's at once.
         self._records = th.from_numpy(np.empty((n_members * capacity, self._record.itemsize), np.uint8)).to(device)
         self._newest = np.zeros(n_members, self._record)
+        self._graphs: dict[tuple[int, ...], Function] = {}
 
     def _check_memory(self) -> None:
         needed = self.n_members * self.capacity * self._record.itemsize
@@ -131,12 +133,24 @@ class Replay:
         """Draw with replacement.
 
         :param uniforms: In [0, 1), shape (members, batch).
-        :return: Tensors by name, shape (members, batch, …).
+        :return: Tensors by name, shape (members, batch, …); on a CUDA device valid until the next call.
         """
         index = (uniforms * self.size).astype(np.int64) + self.capacity * np.arange(self.n_members)[:, None]
-        drawn = self._records.index_select(0, th.from_numpy(index.reshape(-1)).to(self._device))
-        batch = self._split(drawn.unflatten(0, uniforms.shape))
+        inputs = {"records": self._records, "index": th.from_numpy(index).to(self._device)}
+        if self._device.type != "cuda":
+            return self._drawn(inputs)
+        if index.shape not in self._graphs:
+            self._graphs[index.shape] = trace(self._drawn, inputs)
+        return self._graphs[index.shape](inputs)
+
+    def _drawn(self, inputs: dict[str, th.Tensor]) -> dict[str, th.Tensor]:
+        index = inputs["index"]
+        batch = self._split(inputs["records"].index_select(0, index.flatten()).unflatten(0, index.shape))
         return batch | {name: batch[name].to(self._dtype) for name in ("rewards", "dones")}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # As the learner's: code has no copy.
+        return {**self.__dict__, "_graphs": {}}
 
     def grow(self, capacity: int) -> Replay:
         """

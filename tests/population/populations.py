@@ -29,6 +29,8 @@ SMALL: dict[str, Any] = {
 }
 EVERY_ALGORITHM = ["dqn", *ALGORITHMS]
 CLASSES: dict[str, type[DQN]] = {"dqn": DQN, **ALGORITHMS}
+_CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not th.cuda.is_available(), reason="there is no CUDA device"))
+every_device = pytest.mark.parametrize("device", ["cpu", _CUDA])
 every_algorithm = pytest.mark.parametrize("algorithm", EVERY_ALGORITHM)
 
 _SHARED: dict[str, Any] = {

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch as th
 from gymnasium import spaces
-from populations import CountingEnv, make
+from populations import CountingEnv, every_device, make
 from small_envs import RewardEnv, images, vector_and_code
 from stable_baselines3.common.monitor import Monitor
 
 from sb3_robust_be.envs.lockstep import batches
 from sb3_robust_be.evaluation.returns import per_step_returns
 from sb3_robust_be.population import replay as replay_module
+from sb3_robust_be.population.graphs import trace
 from sb3_robust_be.population.replay import Replay, available_memory, nested
 from sb3_robust_be.population.returns import EpisodeLog
 
@@ -81,6 +82,15 @@ def test_samples_are_of_the_newest_transitions(steps):
     assert (buffer.size, buffer.position) == (min(steps, 5), steps % 5)
 
 
+def test_draws_are_what_their_graph_draws():
+    """On a CUDA device it is the graph that draws."""
+    buffer = numbered(6, 2, 6)
+    inputs = {"records": buffer._records, "index": th.tensor([[0, 3, 5], [6, 11, 8]])}
+    graph, direct = trace(buffer._drawn, inputs), buffer._drawn(inputs)
+    th.testing.assert_close(graph(inputs), direct, rtol=0, atol=0)
+    assert direct["actions"][..., 0].tolist() == [[0, 3, 5], [100, 105, 102]]
+
+
 @pytest.mark.parametrize("steps", [3, 5, 7, 11])
 def test_growing_keeps_the_newest_and_their_order(steps):
     buffer = numbered(5, 2, steps).grow(8)
@@ -97,11 +107,12 @@ def test_one_uniform_number_chooses_one_transition_of_its_member():
     assert batch["actions"][..., 0].tolist() == [[0, 0, 1, 3], [103, 102, 103, 102]]
 
 
+@every_device
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
-def test_records_hold_any_observation(space):
+def test_records_hold_any_observation(space, device):
     """Each with its own type, and beside fields of other sizes."""
     space.seed(3)
-    buffer = Replay(space, 3, 4, CPU, th.float64)
+    buffer = Replay(space, 3, 4, th.device(device), th.float64)
     kept = []
     for step in range(6):
         observations, after = drawn_from(space, 3), drawn_from(space, 3)
@@ -109,8 +120,9 @@ def test_records_hold_any_observation(space):
         buffer.add(observations, after, **scalars)
         named = {f"next_{name}": x for name, x in batches.by_name(after).items()}
         kept.append({**batches.by_name(observations), **named, **scalars})
-    batch = buffer.sample(np.full((3, 1), 0.3))
-    fields = buffer.fields()
+    for _ in range(2):  # The second time from the graph, where there is one.
+        batch = {name: x.cpu() for name, x in buffer.sample(np.full((3, 1), 0.3)).items()}
+    fields = {name: x.cpu() for name, x in buffer.fields().items()}
     assert fields.keys() == kept[0].keys() == batch.keys()
     for name, field in fields.items():
         # Steps 2 to 5 are left, the last two of them over the first two.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch as th
 from gymnasium import spaces
-from populations import CountingEnv, assert_same_member, make, member_state, rows
+from populations import CountingEnv, assert_same_member, every_device, make, member_state, rows
 from small_envs import MatchEnv, SpaceEnv, images, vector_and_code
 from small_models import q_values
 from stable_baselines3.common import callbacks
@@ -71,10 +71,7 @@ def test_they_learn(algorithm):
     assert (curve[:, 0] < 6.5).all()
 
 
-cuda = pytest.param("cuda", marks=pytest.mark.skipif(not th.cuda.is_available(), reason="there is no CUDA device"))
-
-
-@pytest.mark.parametrize("device", ["cpu", cuda])
+@every_device
 @pytest.mark.parametrize("algorithm", ["dqn", "qrc_huber"])
 def test_devices(algorithm, device, tmp_path):
     """A run with everything that moves tensors: targets, clipping, a failure, saving, a member of its own."""
