@@ -31,6 +31,7 @@ class BaselineDQN(DQN):
     algorithm_name: ClassVar[str] = "dqn"
     h_regularization = 0.0
     h_learning_rate_ratio = 1.0
+    h_decoupled_weight_decay = False
 
     def __init__(
         self,

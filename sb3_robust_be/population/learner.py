@@ -25,7 +25,7 @@ class _Settings(NamedTuple):
     rates: th.Tensor
     """Learning rates of values and secondary head, shape (members, 2)"""
     decay: th.Tensor
-    """β, shape (members, 1)"""
+    """β, or, if it is decoupled, what it leaves of a weight, 1 − αηβ; shape (members, 1)"""
     gradient_bound: th.Tensor
     """Largest norm of the gradient, shape (members, 1)"""
     numbers: Tensors
@@ -64,6 +64,7 @@ class Learner:
         self._graphs: dict[Any, Function] = {}
         self._frozen = np.zeros(len(models), bool)
         self._kept = self.rows[:0]
+        self._decoupled = first.h_decoupled_weight_decay
         self._clips = any(model.max_grad_norm not in (None, np.inf) for model in models)
         self._gamma = self._vector([model.gamma for model in models])
         self._schedules = any(callable(m.learning_rate) or callable(getattr(m, "huber_threshold", 0)) for m in models)
@@ -122,11 +123,14 @@ class Learner:
                 model._current_progress_remaining = progress_remaining
             own = [model._update_settings() for model in self._models]
             rates = [(m.lr_schedule(progress_remaining), m.h_learning_rate_ratio) for m in self._models]
+            decay = [m.h_regularization for m in self._models]
+            if self._decoupled:
+                decay = [1 - ratio * rate * beta for (rate, ratio), beta in zip(rates, decay, strict=True)]
             bounds = [np.inf if m.max_grad_norm is None else m.max_grad_norm for m in self._models]
             numbers = [name for name, x in own[0].items() if isinstance(x, (int, float)) and not isinstance(x, bool)]
             self._settings = _Settings(
                 rates=self._vector([(rate, ratio * rate) for rate, ratio in rates]),
-                decay=self._vector([[m.h_regularization] for m in self._models]),
+                decay=self._vector([[x] for x in decay]),
                 gradient_bound=self._vector([[bound] for bound in bounds]),
                 numbers={name: self._vector([s[name] for s in own]) for name in numbers},
                 choices={name: x for name, x in own[0].items() if name not in numbers},
@@ -153,7 +157,10 @@ class Learner:
                     # torch 2.13 fails on a sum fused with a later change in place; sorting one number keeps them apart.
                     norm = norm.sort(dim=1).values
                 part.mul_((inputs["gradient_bound"] / (norm + _NORM_EPS)).clip(max=1.0))
-        gradient[:, n_values:].addcmul_(rows[:, n_values:], inputs["decay"])
+        if self._decoupled:
+            rows[:, n_values:].mul_(inputs["decay"])
+        else:
+            gradient[:, n_values:].addcmul_(rows[:, n_values:], inputs["decay"])
         direction = adam_direction(gradient, inputs["mean"], inputs["square"], self.adam, inputs["eps"])
         rows[:, :n_values].addcmul_(direction[:, :n_values], inputs["rates"][:, :1])
         rows[:, n_values:].addcmul_(direction[:, n_values:], inputs["rates"][:, 1:])

@@ -27,7 +27,7 @@ NUMBERS = (
     *("h_regularization", "h_learning_rate_ratio", "temperature", "eta"),
     *("exploration_fraction", "exploration_initial_eps", "exploration_final_eps"),
 )
-CHOICES = ("projection", "limit", "h_target", "behaviour")
+CHOICES = ("projection", "limit", "h_target", "h_averaging", "h_decoupled_weight_decay", "behaviour")
 # Arguments of a single agent that mean nothing in lock-step.
 _REFUSED = {
     "seed": "Pass seeds, one per member.",

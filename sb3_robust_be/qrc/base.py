@@ -9,10 +9,10 @@ import torch as th
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.type_aliases import GymEnv, ReplayBufferSamples, Schedule
 
-from sb3_robust_be.qrc.losses import LossTerms, qrc_loss
+from sb3_robust_be.qrc.losses import H_AVERAGINGS, HAveraging, LossTerms, action_counts, qrc_loss
 from sb3_robust_be.qrc.policies import QRCPolicy
 from sb3_robust_be.qrc.two_heads import TwoHeadQLearning
-from sb3_robust_be.qrc.validation import check_numbers, check_projection, check_threshold
+from sb3_robust_be.qrc.validation import check_choice, check_numbers, check_projection, check_threshold
 from sb3_robust_be.updates import HTarget, Limit
 
 
@@ -68,8 +68,14 @@ class RobustQLearning(TwoHeadQLearning):
     :param h_learning_rate_ratio: η, the secondary head's learning rate over ``learning_rate``.
     :param compile: Compile the update, which takes some seconds at the first one and needs a C++ compiler; without one
         a warning is given and nothing changes. Worth it for small networks and long runs.
+    :param h_averaging: ``"batch"``: the loss of h is the mean over the batch; ``"action"``: the sum over actions of the
+        mean over the samples with that action, so that rare actions move h as much as frequent ones. The paper does
+        not say.
+    :param h_decoupled_weight_decay: ``False``: β is added to the gradient of h, where Adam normalises it; ``True``:
+        ``θ_h ← (1 − αηβ) θ_h`` apart from the step, as in AdamW (Adam and its kin only). The paper does not say.
     :raises TypeError: For a string where a number belongs.
-    :raises ValueError: For an unknown projection, limit or h_target, and for numbers out of range.
+    :raises ValueError: For an unknown projection, limit, h_target or h_averaging, numbers out of range, and decoupled
+        decay with an optimizer that has none.
     """
 
     gradient_correction: ClassVar[bool] = True
@@ -111,6 +117,8 @@ class RobustQLearning(TwoHeadQLearning):
         h_regularization: float = 1.0,
         h_learning_rate_ratio: float = 1.0,
         compile: bool = False,
+        h_averaging: HAveraging = "batch",
+        h_decoupled_weight_decay: bool = False,
     ) -> None:
         check_numbers(locals())
         super().__init__(
@@ -148,6 +156,8 @@ class RobustQLearning(TwoHeadQLearning):
         self.h_regularization = h_regularization
         self.h_learning_rate_ratio = h_learning_rate_ratio
         self.compile = compile
+        self.h_averaging = h_averaging
+        self.h_decoupled_weight_decay = h_decoupled_weight_decay
         self.algorithm = self.algorithm_name
         if _init_setup_model:
             self._setup_model()
@@ -173,6 +183,7 @@ class RobustQLearning(TwoHeadQLearning):
     def _check_arguments(self) -> None:
         super()._check_arguments()
         check_projection(self.projection, self.huber_threshold, self.limit, self.h_target)
+        check_choice("h_averaging", self.h_averaging, H_AVERAGINGS)
 
     def _update_settings(self) -> dict[str, Any]:
         """Keyword arguments of :func:`updates.project` at the current progress."""
@@ -181,6 +192,9 @@ class RobustQLearning(TwoHeadQLearning):
             value = threshold(self._current_progress_remaining) if callable(threshold) else threshold
             threshold = check_threshold(value, self.projection)
         return {"projection": self.projection, "threshold": threshold, "limit": self.limit}
+
+    def _loss_choices(self) -> tuple[Any, ...]:
+        return (*super()._loss_choices(), self.h_target, self.h_averaging)
 
     def _loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
         """The loss of one batch.
@@ -194,6 +208,7 @@ class RobustQLearning(TwoHeadQLearning):
             *values,
             data.rewards,
             self._discount(data),
+            h_counts=action_counts(data.actions) if self.h_averaging == "action" else None,
             **settings,
             h_target=self.h_target,
             gradient_correction=self.gradient_correction,

@@ -80,7 +80,8 @@ class CompiledGradients:
         inputs = [*self._parameters, *self._buffers.values(), *map(data.rewards.new_tensor, numbers.values())]
         inputs += [x for x in batch if x is not None]
         # The number of inputs tells whether the buffer gives discounts.
-        key = (len(data.actions), len(inputs), self._loss.policy.training, self._model.gamma, *constants.values())
+        choices = (*self._model._loss_choices(), *constants.values())
+        key = (len(data.actions), len(inputs), self._loss.policy.training, *choices)
         with th.no_grad():
             if (graph := self._graphs.get(key)) is None:
                 graph = self._graphs[key] = self._compile(inputs, list(numbers), constants, batch, layout)

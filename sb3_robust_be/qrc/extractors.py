@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import torch as th
 from gymnasium import spaces
-from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, NatureCNN
 from torch import nn
 
 KERNEL_SIZE = 3
+# The smallest image that NatureCNN's three convolutions leave anything of.
+NATURE_CNN_MIN_SIDE = 36
 
 
 class MinAtarCNN(BaseFeaturesExtractor):
@@ -59,3 +61,14 @@ class MinAtarCNN(BaseFeaturesExtractor):
             # Contiguous here, or Flatten would copy the larger activations instead.
             observations = observations.permute(0, 3, 1, 2).contiguous()
         return self.linear(self.cnn(observations))
+
+
+def extractor_for(observation_space: spaces.Space) -> type[BaseFeaturesExtractor]:
+    """
+    :param observation_space: Of images.
+    :return: :class:`MinAtarCNN` for those that are too small for ``NatureCNN``.
+    """
+    # Of a channel-first or channel-last image, the middle side is always one of height and width.
+    shape = observation_space.shape or ()
+    small = len(shape) == 3 and sorted(shape)[1] < NATURE_CNN_MIN_SIDE
+    return MinAtarCNN if small or len(shape) != 3 else NatureCNN

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch as th
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from torch import nn
 
 from sb3_robust_be.updates import Coefficients, coefficients
+
+HAveraging = Literal["batch", "action"]
+
+H_AVERAGINGS: tuple[str, ...] = ("batch", "action")
 
 
 class LossTerms(NamedTuple):
@@ -29,6 +33,16 @@ class LossTerms(NamedTuple):
     """``q(s,·)``, shape (batch, actions), of an algorithm with a stochastic policy"""
 
 
+def action_counts(actions: th.Tensor) -> th.Tensor:
+    """How many samples of the batch have each one's action.
+
+    :param actions: a, shape (batch, 1).
+    :return: n(a), shape (batch, 1).
+    """
+    # Every pair is compared: shapes that depend on the data can be neither stacked nor traced.
+    return (actions == actions.mT).sum(dim=1, keepdim=True)
+
+
 def update_loss(
     rule: Callable[..., Coefficients],
     q: th.Tensor,
@@ -36,6 +50,7 @@ def update_loss(
     next_value: th.Tensor,
     rewards: th.Tensor,
     discount: th.Tensor,
+    h_counts: th.Tensor | None = None,
     **settings: Any,
 ) -> LossTerms:
     """``−mean[ sg(a)·q(s,a) + sg(b)·v(s') + sg(c)·h(s,a) ]``: by descent, the update with the coefficients a, b, c.
@@ -46,12 +61,16 @@ def update_loss(
     :param next_value: ``v(s')``, what δ bootstraps from, shape (batch, 1).
     :param rewards: r (n-step returns' reward part), shape (batch, 1).
     :param discount: ``γ·(1 − terminated)``, shape (batch, 1).
+    :param h_counts: How many samples share each one's mean of ``sg(c)·h``, shape (batch, 1), of which means the sum is
+        taken; ``None``: one mean over the batch.
     :param settings: Keyword arguments of ``rule``.
     :return: The loss and what the diagnostics need.
     """
     q_value, h_value = q.detach(), h.detach()
     td_error = rewards + discount * next_value.detach() - q_value
     a, b, c = rule(td_error, h_value, discount, **settings)
+    if h_counts is not None:
+        c = len(c) * c / h_counts
     loss = -(a * q + b * next_value + c * h).mean()
     return LossTerms(loss, td_error, h_value, -b, q_value)
 
@@ -70,7 +89,7 @@ def qrc_loss(
     :param next_value: ``max q(s',·)``, shape (batch, 1).
     :param rewards: r (n-step returns' reward part), shape (batch, 1).
     :param discount: ``γ·(1 − terminated)``, shape (batch, 1).
-    :param settings: Keyword arguments of :func:`updates.coefficients`.
+    :param settings: Keyword arguments of :func:`updates.coefficients` and of :func:`update_loss`.
     :return: The loss and what the diagnostics need.
     """
     return update_loss(coefficients, q, h, next_value, rewards, discount, **settings)

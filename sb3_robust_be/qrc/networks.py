@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch as th
 from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
@@ -11,6 +11,10 @@ from stable_baselines3.dqn.policies import QNetwork
 from torch import nn
 
 from sb3_robust_be.qrc.extractors import MinAtarCNN
+
+HeadInit = Literal["zero_h", "torch", "zeros"]
+
+HEAD_INITS: tuple[str, ...] = ("zero_h", "torch", "zeros")
 
 # Modules that compute the same in training and evaluation mode. Any other type may ask for its mode.
 _MODE_FREE: frozenset[type[nn.Module]] = frozenset(
@@ -25,20 +29,23 @@ _MODE_FREE: frozenset[type[nn.Module]] = frozenset(
 class QRCNetwork(QNetwork):
     """Action values and secondary estimates: two linear heads on the last hidden features (paper, section 7).
 
-    The secondary head has weight and bias, starts at zero, and sees the features detached, so that the network's
-    capacity serves the values alone. ``forward`` gives the values only, as SB3's ``QNetwork`` does, and the names of
-    the value parameters are DQN's.
+    The secondary head has weight and bias, and sees the features detached, so that the network's capacity serves the
+    values alone. ``forward`` gives the values only, as SB3's ``QNetwork`` does, and the names of the value parameters
+    are DQN's.
 
     :param args: As ``QNetwork``.
+    :param head_init: Where the heads start, see :class:`~sb3_robust_be.qrc.policies.QRCPolicy`.
     :param kwargs: As ``QNetwork``.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, head_init: HeadInit = "zero_h", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         q_head = cast(nn.Linear, self.q_net[-1])
         self.h_net = nn.Linear(q_head.in_features, q_head.out_features)
-        nn.init.zeros_(self.h_net.weight)
-        nn.init.zeros_(self.h_net.bias)
+        # Both are drawn in any case, so that equal seeds draw the same from here on.
+        for head in {"torch": (), "zero_h": (self.h_net,), "zeros": (self.h_net, q_head)}[head_init]:
+            nn.init.zeros_(head.weight)
+            nn.init.zeros_(head.bias)
 
     def q_and_h(self, obs: PyTorchObs, n_h: int | None = None) -> tuple[th.Tensor, th.Tensor]:
         """Both heads in one pass.

@@ -18,13 +18,12 @@ from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from stable_baselines3.dqn.policies import DQNPolicy
 from torch import nn
 
-from sb3_robust_be.qrc.extractors import MinAtarCNN
-from sb3_robust_be.qrc.networks import QRCNetwork, concatenate
+from sb3_robust_be.qrc.extractors import MinAtarCNN, extractor_for
+from sb3_robust_be.qrc.networks import HEAD_INITS, HeadInit, QRCNetwork, concatenate
+from sb3_robust_be.qrc.validation import check_choice
 
 # Indices of the optimiser's parameter groups.
 VALUE_GROUP, H_GROUP = 0, 1
-# The smallest image that NatureCNN's three convolutions leave anything of.
-NATURE_CNN_MIN_SIDE = 36
 
 
 class TransitionValues(NamedTuple):
@@ -55,9 +54,21 @@ class QRCPolicy(DQNPolicy):
     :param optimizer_class: The optimizer to use, ``th.optim.Adam`` by default
     :param optimizer_kwargs: Additional keyword arguments, excluding the learning rate, to pass to the optimizer.
         The weight decay of the secondary head is the algorithm's ``h_regularization``, whatever is given here.
+    :param head_init: Where the two heads start: ``"zero_h"``: h at zero, q as torch draws it (DQN's); ``"torch"``: both
+        as torch draws them; ``"zeros"``: both at zero. The paper does not say.
+    :raises ValueError: For another ``head_init``.
     """
 
     q_net: QRCNetwork
+
+    def __init__(self, *args: Any, head_init: HeadInit = "zero_h", **kwargs: Any) -> None:
+        check_choice("head_init", head_init, HEAD_INITS)
+        # Before DQN's, which builds the network.
+        self.head_init: HeadInit = head_init
+        super().__init__(*args, **kwargs)
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return {**super()._get_constructor_parameters(), "head_init": self.head_init}
 
     def _build(self, lr_schedule: Schedule) -> None:
         """
@@ -83,7 +94,7 @@ class QRCPolicy(DQNPolicy):
         :return: A network of this policy's architecture, with its own features extractor.
         """
         net_args = self._update_features_extractor(self.net_args, features_extractor=None)
-        return QRCNetwork(**net_args).to(self.device)
+        return QRCNetwork(**net_args, head_init=self.head_init).to(self.device)
 
     @property
     def q_net_target(self) -> QRCNetwork:  # type: ignore[override]
@@ -232,9 +243,10 @@ class CnnPolicy(QRCPolicy):
         normalize_images: bool = True,
         optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
+        head_init: HeadInit = "zero_h",
     ) -> None:
         if features_extractor_class is None:
-            features_extractor_class = _extractor_for(observation_space)
+            features_extractor_class = extractor_for(observation_space)
         if net_arch is None and features_extractor_class in (NatureCNN, MinAtarCNN):
             net_arch = []
         super().__init__(
@@ -248,14 +260,8 @@ class CnnPolicy(QRCPolicy):
             normalize_images,
             optimizer_class,
             optimizer_kwargs,
+            head_init=head_init,
         )
-
-
-def _extractor_for(observation_space: spaces.Space) -> type[BaseFeaturesExtractor]:
-    # Of a channel-first or channel-last image, the middle side is always one of height and width.
-    shape = observation_space.shape or ()
-    small = len(shape) == 3 and sorted(shape)[1] < NATURE_CNN_MIN_SIDE
-    return MinAtarCNN if small or len(shape) != 3 else NatureCNN
 
 
 class MultiInputPolicy(QRCPolicy):
@@ -273,6 +279,7 @@ class MultiInputPolicy(QRCPolicy):
         normalize_images: bool = True,
         optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
+        head_init: HeadInit = "zero_h",
     ) -> None:
         super().__init__(
             observation_space,
@@ -285,4 +292,5 @@ class MultiInputPolicy(QRCPolicy):
             normalize_images,
             optimizer_class,
             optimizer_kwargs,
+            head_init=head_init,
         )

@@ -14,7 +14,7 @@ from sb3_robust_be.qrc.compiled import CompiledGradients
 from sb3_robust_be.qrc.diagnostics import UpdateDiagnostics
 from sb3_robust_be.qrc.losses import LossTerms
 from sb3_robust_be.qrc.policies import H_GROUP, VALUE_GROUP, CnnPolicy, MlpPolicy, MultiInputPolicy
-from sb3_robust_be.qrc.validation import check_count, check_not_negative, check_numbers
+from sb3_robust_be.qrc.validation import check_count, check_flag, check_not_negative, check_numbers
 from sb3_robust_be.qrc.warm_start import LoadingDQN
 
 
@@ -34,6 +34,7 @@ class TwoHeadQLearning(LoadingDQN):
     max_grad_norm: float | None  # type: ignore[assignment]
     h_regularization: float
     h_learning_rate_ratio: float
+    h_decoupled_weight_decay: bool = False
     compile: bool
     diagnostics_class: ClassVar[type[UpdateDiagnostics]] = UpdateDiagnostics
 
@@ -56,14 +57,14 @@ class TwoHeadQLearning(LoadingDQN):
         check_count("batch_size", self.batch_size, "The paper uses 32.")
         if not check_not_negative("gamma", self.gamma, "The paper uses 0.99.") <= 1:
             raise ValueError(f"gamma must be from 0 to 1 and is {self.gamma!r}. The paper uses 0.99.")
-        if not isinstance(self.compile, bool):
-            raise TypeError(f"compile must be True or False and is {self.compile!r}. In YAML, leave the quotes out.")
+        check_flag("compile", self.compile)
+        check_flag("h_decoupled_weight_decay", self.h_decoupled_weight_decay)
         if self.max_grad_norm is not None:
             check_not_negative("max_grad_norm", self.max_grad_norm, "Pass None for no clipping.")
 
     def _configure_optimizer(self) -> None:
-        """β as the head's weight decay, inside the gradient: decoupled, it would bound every weight and hide what the
-        squared loss does to the head."""
+        """β as the head's weight decay, by default inside the gradient: decoupled, it bounds every weight and hides
+        what the squared loss does to the head."""
         group = self.policy.optimizer.param_groups[H_GROUP]
         if "weight_decay" in group:
             group["weight_decay"] = self.h_regularization
@@ -73,7 +74,12 @@ class TwoHeadQLearning(LoadingDQN):
                 f"{type(self.policy.optimizer).__name__} is not. Use Adam, SGD or RMSprop, or h_regularization=0."
             )
         if "decoupled_weight_decay" in group:
-            group["decoupled_weight_decay"] = False
+            group["decoupled_weight_decay"] = self.h_decoupled_weight_decay
+        elif self.h_decoupled_weight_decay:
+            raise ValueError(
+                "h_decoupled_weight_decay=True needs an optimizer with decoupled_weight_decay, which "
+                f"{type(self.policy.optimizer).__name__} is not. Use Adam, or h_decoupled_weight_decay=False."
+            )
 
     @property
     def logger(self) -> Logger:
@@ -101,6 +107,10 @@ class TwoHeadQLearning(LoadingDQN):
         :param settings: From :meth:`_update_settings`.
         :return: The loss and the batch's detached quantities.
         """
+
+    def _loss_choices(self) -> tuple[Any, ...]:
+        """What :meth:`_loss` takes from the arguments themselves: a compiled update is of one value of each."""
+        return (self.gamma,)
 
     def _discount(self, data: ReplayBufferSamples) -> th.Tensor:
         """``γ·(1 − terminated)``, (batch, 1)."""

@@ -46,6 +46,16 @@ def check_choice(name: str, value: str | None, choices: Iterable[str | None]) ->
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))} and is {value!r}.")
 
 
+def check_flag(name: str, value: Any) -> None:
+    """
+    :param name: The argument.
+    :param value: What it was set to.
+    :raises TypeError: If it is neither ``True`` nor ``False``.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False and is {value!r}. In YAML, leave the quotes out.")
+
+
 def check_count(name: str, value: Any, remedy: str) -> None:
     """
     :param name: The argument.

@@ -18,6 +18,8 @@ from sb3_robust_be.population import Member, Population
 from sb3_robust_be.population.baseline import BaselineDQN
 from sb3_robust_be.population.members import CHOICES, NUMBERS
 from sb3_robust_be.qrc import QRCHuber
+from sb3_robust_be.qrc.networks import HEAD_INITS
+from sb3_robust_be.registry import ALGORITHMS
 
 # By argument: an algorithm that has it, and a list of two.
 LISTS = {
@@ -28,6 +30,8 @@ LISTS = {
     "projection": ("qrc_huber", ["huber", "smooth_huber"]),
     "limit": ("qlc", ["magnitude", None]),
     "h_target": ("qrc_huber", ["td_error", "clipped"]),
+    "h_averaging": ("gq", ["batch", "action"]),
+    "h_decoupled_weight_decay": ("qrc", [False, True]),
     "behaviour": ("sbeed", ["greedy", "softmax"]),
 }
 
@@ -187,6 +191,8 @@ BAD_VALUES = [
     ("qrc_huber", "projection", ["huber", "hubert"]),
     ("qlc", "limit", ["magnitude", "half"]),
     ("qrc", "h_target", ["td_error", "reward"]),
+    ("qlc", "h_averaging", ["batch", "sample"]),
+    ("gq_huber", "h_decoupled_weight_decay", [False, "true"]),
     ("sbeed", "temperature", [1.0, 0.0]),
     ("sbeed", "eta", [0.5, 2.0]),
     ("sbeed", "behaviour", ["greedy", "random"]),
@@ -259,6 +265,16 @@ def test_initial_weights_are_the_single_agents(algorithm, target_update_interval
             assert th.equal(learner.target_rows, learner.rows)
     assert not th.equal(learner.rows[0], learner.rows[1]), "seeds"
     assert th.equal(learner.rows[0], learner.rows[2]), "settings do not change the beginning"
+
+
+@pytest.mark.parametrize("head_init", HEAD_INITS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_heads_start_as_the_single_agents(algorithm, head_init):
+    kwargs = {"net_arch": [16], "head_init": head_init}
+    learner, row = make(algorithm, [7, 1], policy_kwargs=kwargs)._trainer.learner_of(1)
+    expected = dict(make_single(algorithm, seed=1, policy_kwargs=kwargs).policy.named_parameters())
+    for name, value in learner.layout.split(learner.rows).items():
+        assert th.equal(value[row], expected[name]), name
 
 
 def test_each_warning_is_given_once_and_here():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch as th
 from populations import EVERY_ALGORITHM, double_precision, make
+from small_models import FAMILY
 from stable_baselines3.common.torch_layers import FlattenExtractor
 
 from sb3_robust_be.population.replay import nested
@@ -52,9 +53,36 @@ def single_update(model: Any, batch: dict[str, th.Tensor]) -> dict[str, th.Tenso
 @pytest.mark.parametrize("target_update_interval", [None, 7])
 @pytest.mark.parametrize("algorithm", EVERY_ALGORITHM)
 def test_an_update_is_the_single_agents(algorithm, target_update_interval):
-    population = make_double(
-        algorithm, target_update_interval=target_update_interval, **SHARED, **OWN_SETTINGS[algorithm]
+    check_update(
+        make_double(algorithm, target_update_interval=target_update_interval, **SHARED, **OWN_SETTINGS[algorithm])
     )
+
+
+@pytest.mark.parametrize("algorithm", FAMILY, ids=lambda cls: cls.algorithm_name)
+def test_an_update_with_what_the_paper_leaves_open(algorithm):
+    choices = {"h_averaging": ["batch", "action"], "h_decoupled_weight_decay": [True, False]}
+    decay = {"h_regularization": [0.5, 2.0], "h_learning_rate_ratio": 0.5, "learning_rate": 1e-2}
+    check_update(make_double(algorithm.algorithm_name, **choices, **decay))
+
+
+@pytest.mark.slow
+def test_compiled_with_what_the_paper_leaves_open():
+    """In place within one graph, the head is read, decayed and moved."""
+    choices = {
+        "h_averaging": "action",
+        "h_decoupled_weight_decay": True,
+        "h_regularization": 2.0,
+        "learning_rate": 0.01,
+    }
+    eager, compiled = (
+        make("qrc_huber", [0, 1], compile=bool(c), max_grad_norm=0.05, **choices).learn(40) for c in (0, 1)
+    )
+    for name, x in eager._trainer.learners[0].state().items():
+        th.testing.assert_close(compiled._trainer.learners[0].state()[name], x, rtol=1e-5, atol=1e-5)
+
+
+def check_update(population: Any) -> None:
+    """One update of each member against one of its single agent's."""
     population.learn(32)
     trainer = population._trainer
     assert not population.failed.any()

@@ -11,6 +11,7 @@ import warnings
 import cloudpickle
 import pytest
 import torch as th
+from small_models import those_with
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from two_heads import make_batch, make_model
 
@@ -70,6 +71,14 @@ def test_compiled_equals_eager_after_fifty_updates(cls, interval, quick_backend)
     assert_compiled(compiled)
 
 
+@those_with("h_averaging", "h_decoupled_weight_decay")
+def test_alternatives_compiled(algorithm, quick_backend):
+    choices = {"h_averaging": "action", "h_decoupled_weight_decay": True, "h_regularization": 1.0}
+    eager, compiled = pair(algorithm, learning_rate=1e-2, **choices)
+    assert_same(updated(eager), updated(compiled))
+    assert_compiled(compiled)
+
+
 @EVERY_ALGORITHM
 @pytest.mark.parametrize("interval", [None, 10], ids=["no_target", "target"])
 def test_generated_code_equals_eager_after_fifty_updates(cls, interval):
@@ -103,6 +112,7 @@ def test_another_batch_size_traces_again(quick_backend):
 def test_whatever_is_baked_into_the_graph_traces_again(quick_backend):
     eager, compiled = pair(QRCHuber, learning_rate=1e-2)
     changes = [("gamma", 0.5), ("projection", "squared"), ("limit", "same_sign")]
+    changes += [("h_target", "clipped"), ("h_averaging", "action")]
     for graphs, (name, value) in enumerate(changes, start=2):
         assert_same(updated(eager, 5), updated(compiled, 5))
         for model in (eager, compiled):

@@ -39,6 +39,7 @@ OWN_VALUES = {
 OWN_NEW_VALUES = {
     **{"projection": "smooth_huber", "huber_threshold": 3.0, "limit": "same_sign", "h_target": "clipped"},
     **{"h_regularization": 0.5, "h_learning_rate_ratio": 2.0, "compile": True},
+    **{"h_averaging": "action", "h_decoupled_weight_decay": True},
     **{"temperature": 0.5, "eta": 0.25, "behaviour": "softmax"},
 }
 
