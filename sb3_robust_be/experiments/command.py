@@ -1,40 +1,26 @@
-"""``sb3-robust-be experiment list | show | run | status | report``."""
+"""``sb3-robust-be experiment list | show | run | status | report | publish``."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from sb3_robust_be import report
+from sb3_robust_be.experiments.chosen import ALL, command_line, ended, find, find_all, folder, stage_counts
 from sb3_robust_be.experiments.declared import load_declared, names
-from sb3_robust_be.experiments.experiment import SCALES, Experiment, Results, load_experiment
+from sb3_robust_be.experiments.experiment import SCALES, Results
 from sb3_robust_be.experiments.grids import make_units
 from sb3_robust_be.experiments.options import add_runner_options, exit_code, number_of_jobs, runner_options
-from sb3_robust_be.experiments.reporting import make_report
+from sb3_robust_be.experiments.report_command import (
+    DEFAULT_SCALE,
+    add_publish_options,
+    add_report_options,
+    run_publish,
+    run_report,
+)
 from sb3_robust_be.experiments.runner import run_units
-from sb3_robust_be.experiments.specs import Spec
-from sb3_robust_be.experiments.store import Counts, status
-
-ALL = "all"
-
-
-def _find(name: str) -> Experiment:
-    path = Path(name)
-    return load_experiment(path) if path.suffix in (".py", ".yml", ".yaml") else load_declared(name)
-
-
-def _folder(args: argparse.Namespace, experiment: Experiment) -> Path:
-    return Path(args.out) / f"{experiment.name}-{args.scale}"
-
-
-def _ended(out: Path, specs: list[Spec]) -> bool:
-    counts = status(out, specs)
-    return counts.running + counts.left == 0
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -45,7 +31,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    experiment = _find(args.name)
+    experiment = find(args.name)
     preset = experiment.preset(args.scale)
     print(f"{experiment.name} ({experiment.figure}): {experiment.summary}\n\nClaims:")
     print("\n".join(f"  - {claim}" for claim in experiment.claims))
@@ -58,68 +44,34 @@ def _show(args: argparse.Namespace) -> int:
             print(f"  {item.name}: {getattr(preset, item.name)}")
     else:
         print(f"  {preset!r}")
-    first = next(experiment.stages(preset, Results(_folder(args, experiment))))
+    first = next(experiment.stages(preset, Results(folder(args, experiment))))
     print(f"  runs of the first stage: {len(first)}")
     return 0
 
 
 def _run(args: argparse.Namespace) -> int:
-    experiment = _find(args.name)
-    out = _folder(args, experiment)
+    experiment = find(args.name)
+    out = folder(args, experiment)
     failures: list[str] = []
     for specs in experiment.stages(experiment.preset(args.scale), Results(out)):
         run_units(make_units(specs, number_of_jobs(args)), out, **runner_options(args))
         failures += [failure["error"] for failure in Results(out).failures(specs) if failure is not None]
-        if not _ended(out, specs):
+        if not ended(out, specs):
             print("Other shards have runs left: run the same command again when they have ended, for what is next.")
             return 0
     print(f"{experiment.name} is complete in {out}.")
     for error, count in Counter(failures).most_common():
         print(f"{count} failed: {error}")
-    print(f"Next: {_command('report', args, experiment)}")
+    print(f"Next: {command_line('report', args, experiment)}")
     return int(len(failures) > 0)
 
 
-def _command(verb: str, args: argparse.Namespace, experiment: Experiment) -> str:
-    name = args.name if args.name != ALL else experiment.name
-    return f"sb3-robust-be experiment {verb} {name} --scale {args.scale} --out {args.out}"
-
-
-def _stage_counts(experiment: Experiment, scale: str, out: Path) -> list[Counts]:
-    """Of the stages that can be known by now."""
-    counts = []
-    for specs in experiment.stages(experiment.preset(scale), Results(out)):
-        counts.append(status(out, specs))
-        if not _ended(out, specs):
-            break
-    return counts
-
-
 def _status(args: argparse.Namespace) -> int:
-    for experiment in [load_declared(n) for n in names()] if args.name == ALL else [_find(args.name)]:
-        for stage, counts in enumerate(_stage_counts(experiment, args.scale, _folder(args, experiment)), 1):
+    for experiment in find_all(args.name):
+        for stage, counts in enumerate(stage_counts(experiment, args.scale, folder(args, experiment)), 1):
             text = ", ".join(f"{n} {state}" for state, n in counts._asdict().items())
             print(f"{experiment.name}, stage {stage}: {text}")
     return 0
-
-
-def _report(args: argparse.Namespace) -> int:
-    chosen = [load_declared(name) for name in names()] if args.name == ALL else [_find(args.name)]
-    pages = Path(args.out) / f"reports-{args.scale}"
-    written = []
-    for experiment in chosen:
-        out = _folder(args, experiment)
-        last = _stage_counts(experiment, args.scale, out)[-1]
-        if last.running + last.left > 0:
-            left = f"{experiment.name} has at least {last.running + last.left} runs left at scale {args.scale}"
-            print(f"{left}: {_command('run', args, experiment)}", file=sys.stderr)
-            continue
-        page = make_report(experiment, args.scale, out, _command("run", args, experiment))
-        print(report.write(page, pages))
-        written.append(page)
-    if args.name == ALL and written:
-        print(report.write_index(pages, written))
-    return int(len(written) < len(chosen))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -135,9 +87,8 @@ def _parser() -> argparse.ArgumentParser:
         if name != "list":
             optional: dict[str, Any] = {"nargs": "?", "default": ALL} if name == "status" else {}
             sub.add_argument("name", metavar="NAME", help="of an experiment, or a .py or .yml file", **optional)
-            sub.add_argument(
-                "--scale", default="laptop", metavar="SCALE", help=f"{', '.join(SCALES)} (default: laptop)"
-            )
+            scales = f"{', '.join(SCALES)} (default: {DEFAULT_SCALE})"
+            sub.add_argument("--scale", default=DEFAULT_SCALE, metavar="SCALE", help=scales)
             sub.add_argument("--out", default="experiments", metavar="FOLDER", help="(default: %(default)s)")
         return sub
 
@@ -145,7 +96,12 @@ def _parser() -> argparse.ArgumentParser:
     command("show", _show, "claims, readings and size of one")
     add_runner_options(command("run", _run, "make the runs that are not done"))
     command("status", _status, "how many runs are done, of NAME or of all")
-    command("report", _report, "figures, tables and verdicts; NAME may be `all`, which also makes an index")
+    add_report_options(
+        command("report", run_report, "figures, tables and verdicts; NAME may be `all`, which also makes an index")
+    )
+    add_publish_options(
+        command("publish", run_publish, "keep what `report --published` needs of finished runs; NAME may be `all`")
+    )
     return parser
 
 

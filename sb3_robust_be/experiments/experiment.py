@@ -43,6 +43,24 @@ class Results:
         """The arrays of a finished run."""
         return load_arrays(self.out, spec, name)
 
+    def reduced(
+        self,
+        spec: Spec,
+        name: str,
+        label: str,
+        reduce: Callable[[Mapping[str, Any]], dict[str, Any]],
+        exact: bool = True,
+    ) -> dict[str, Any]:
+        """What an analysis needs of arrays that are too large to be published.
+
+        :param spec: Of a finished run.
+        :param name: Of its file of arrays.
+        :param label: Of the reduction, which is published under it.
+        :param reduce: From the file's arrays to smaller ones.
+        :param exact: Whether they are published to the last digit, or rounded as arrays are.
+        """
+        return reduce(self.arrays(spec, name))
+
     def failures(self, specs: Sequence[Spec]) -> list[dict[str, Any] | None]:
         """Each run's failure; ``None`` for one that has not failed."""
         return load_failures(self.out, specs)

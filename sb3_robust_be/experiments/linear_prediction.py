@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.linear_problems import Case, build
 from sb3_robust_be.experiments.specs import Spec, dumps, loads
 from sb3_robust_be.experiments.writer import RunWriter
@@ -114,28 +115,35 @@ class Sensitivity:
 
     :param alphas: Step sizes.
     :param etas: For each of them the ratio chosen, shape (alphas,).
-    :param errors: At that ratio, shape (alphas, seeds); infinite for a run that diverged.
     :param chosen: Index of the step size chosen.
     :param score: Mean error at the step sizes chosen, on the selection seeds.
+    :param best: Errors at the step sizes chosen, shape (seeds,).
+    :param width: How many step sizes, of ratio 2, have an error of at most twice the mean at those chosen, shape
+        (seeds,).
+    :param load_errors: Gives :attr:`errors`. They are most of the data, and most measures do without.
     """
 
     alphas: tuple[float, ...]
     etas: Floats
-    errors: Floats
     chosen: int
     score: float
+    best: Floats
+    width: Floats
+    load_errors: Callable[[], Floats]
 
-    @property
-    def best(self) -> Floats:
-        """Errors at the step sizes chosen, shape (seeds,)."""
-        return np.asarray(self.errors[self.chosen])
-
-    @property
-    def width(self) -> Floats:
-        """How many step sizes, of ratio 2, have an error of at most twice the mean at those chosen, shape (seeds,)."""
-        finite = self.best[np.isfinite(self.best)]
+    @classmethod
+    def of(cls, alphas: Sequence[float], etas: Floats, errors: Floats, chosen: int, score: float) -> Sensitivity:
+        """From the errors."""
+        best = errors[chosen]
+        finite = best[np.isfinite(best)]
         limit = 2.0 * finite.mean() if finite.size else -np.inf
-        return np.asarray((self.errors <= limit).sum(axis=0), dtype=np.float64)
+        width = (errors <= limit).sum(axis=0).astype(np.float64)
+        return cls(tuple(alphas), etas, chosen, score, best, width, lambda: errors)
+
+    @property
+    def errors(self) -> Floats:
+        """At the ratio chosen for each step size, shape (alphas, seeds); infinite for a run that diverged."""
+        return self.load_errors()
 
 
 def choose(spec: Spec, arrays: Mapping[str, Floats], measure: str) -> Sensitivity:
@@ -152,10 +160,37 @@ def choose(spec: Spec, arrays: Mapping[str, Floats], measure: str) -> Sensitivit
     eta = selection.argmin(axis=1)
     rows = np.arange(len(eta))
     scores = selection[rows, eta]
-    return Sensitivity(
-        tuple(arguments["alphas"]),
+    return Sensitivity.of(
+        arguments["alphas"],
         np.asarray(arguments["etas"])[eta],
         errors[rows, eta, :reported],
         int(scores.argmin()),
         float(scores.min()),
+    )
+
+
+def load_sensitivity(results: Results, spec: Spec, measure: str) -> Sensitivity:
+    """:func:`choose` for a finished run, reading no more of it than is used.
+
+    :param results: Of the runs.
+    :param spec: Of :func:`sweep_spec`.
+    :param measure: As for :func:`choose`.
+    """
+
+    def chosen(arrays: Mapping[str, Floats]) -> dict[str, Any]:
+        found = choose(spec, arrays, measure)
+        return {name: np.asarray(getattr(found, name)) for name in ("etas", "chosen", "score", "best", "width")}
+
+    def errors(arrays: Mapping[str, Floats]) -> dict[str, Any]:
+        return {"errors": choose(spec, arrays, measure).errors}
+
+    one = results.reduced(spec, "errors", f"{measure}, chosen", chosen)
+    return Sensitivity(
+        tuple(spec["arguments"]["alphas"]),
+        one["etas"],
+        int(one["chosen"]),
+        float(one["score"]),
+        one["best"],
+        one["width"],
+        lambda: np.asarray(results.reduced(spec, "errors", f"{measure}, all", errors, exact=False)["errors"]),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sb3_robust_be import report
 from sb3_robust_be.experiments.experiment import Experiment, Results
@@ -10,15 +11,31 @@ from sb3_robust_be.experiments.specs import Spec, run_id
 from sb3_robust_be.report import Report
 
 
-def make_report(experiment: Experiment, scale: str, out: Path, command: str) -> Report:
+@dataclass(frozen=True)
+class Made:
+    """How an experiment's runs were made.
+
+    :param command: That makes them.
+    :param versions: By package.
+    :param hardware: By part.
+    :param note: Where they come from, if not from a folder of runs.
+    """
+
+    command: str
+    versions: Mapping[str, str] = field(default_factory=report.versions)
+    hardware: Mapping[str, str] = field(default_factory=report.hardware)
+    note: str = ""
+
+
+def make_report(experiment: Experiment, scale: str, results: Results, made: Made) -> Report:
     """
     :param experiment: All of whose runs have ended.
     :param scale: Of its presets.
-    :param out: The folder of its runs.
-    :param command: What made them.
+    :param results: Of its runs.
+    :param made: How they were made.
     :return: What its page shows.
     """
-    preset, results = experiment.preset(scale), Results(out)
+    preset = experiment.preset(scale)
     analysis = experiment.analyse(preset, results)
     specs = [spec for stage in experiment.stages(preset, results) for spec in stage]
     failures = [
@@ -34,10 +51,10 @@ def make_report(experiment: Experiment, scale: str, out: Path, command: str) -> 
         plots=analysis.plots,
         tables=analysis.tables,
         failures=failures,
-        command=command,
-        versions=report.versions(),
-        hardware=report.hardware(),
-        notes=[*analysis.notes, *notes],
+        command=made.command,
+        versions=made.versions,
+        hardware=made.hardware,
+        notes=[*([made.note] if made.note else []), *analysis.notes, *notes],
     )
 
 

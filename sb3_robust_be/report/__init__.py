@@ -23,6 +23,7 @@ from sb3_robust_be.report.environment import hardware, versions
 from sb3_robust_be.report.grid import grid_map
 from sb3_robust_be.report.html import Report, write, write_index
 from sb3_robust_be.report.learning import learning_curves
+from sb3_robust_be.report.markdown import markdown
 from sb3_robust_be.report.plot import Plot
 from sb3_robust_be.report.sensitivity import sensitivity
 from sb3_robust_be.report.style import Look, label, looks
@@ -41,6 +42,7 @@ __all__ = [
     "learning_curves",
     "lines",
     "looks",
+    "markdown",
     "profiles",
     "sensitivity",
     "verdict_table",

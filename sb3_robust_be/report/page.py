@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
 from sb3_robust_be.evaluation import Outcome, Verdict
 from sb3_robust_be.report.plot import printable
-from sb3_robust_be.report.tables import verdict_table
+from sb3_robust_be.report.tables import evidence
 
 #: A browser that follows it loads nothing and runs nothing, whatever slipped through.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -92,24 +91,12 @@ def document(title: str, sections: Sequence[tuple[str, str, str]]) -> str:
 
 def verdicts(found: Sequence[Verdict]) -> str:
     """A block per claim: the outcome in words, then the evidence."""
-    rows = verdict_table(found).cells()
-    blocks = []
-    for verdict, (claim, outcome, estimate, test, p_value, seeds, reason) in zip(found, rows, strict=True):
-        parts = [test]
-        if verdict.interval.low < verdict.interval.high:
-            parts.insert(0, f"{estimate} ({100 * verdict.interval.level:g} % interval, {verdict.interval.method})")
-        elif not math.isnan(verdict.estimate):
-            parts.insert(0, estimate)
-        if verdict.seeds:
-            parts += [f"p = {p_value}", f"{seeds} seeds"]
-        if verdict.reason:
-            parts.append(reason)
-        blocks.append(
-            f'<div class="verdict {_CLASSES[verdict.outcome]}">\n'
-            f'<p>{text(claim)}: <span class="outcome">{text(outcome)}</span></p>\n'
-            f"<p>{text('; '.join(parts))}</p>\n</div>\n"
-        )
-    return "".join(blocks)
+    return "".join(
+        f'<div class="verdict {_CLASSES[verdict.outcome]}">\n'
+        f'<p>{text(verdict.claim)}: <span class="outcome">{text(verdict.outcome)}</span></p>\n'
+        f"<p>{text(line)}</p>\n</div>\n"
+        for verdict, line in zip(found, evidence(found), strict=True)
+    )
 
 
 def figure(key: str, drawing: str, caption: str, folder: str, name: str) -> str:

@@ -78,7 +78,7 @@ class Table:
     def markdown(self) -> str:
         """A pipe table."""
         rule = ["---:" if right else "---" for right in self.numeric()]
-        lines = [[_markdown(text) for text in line] for line in (self.header(), *self.cells())]
+        lines = [[markdown_text(text) for text in line] for line in (self.header(), *self.cells())]
         return "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
 
     def latex(self) -> str:
@@ -116,6 +116,25 @@ def verdict_table(verdicts: Sequence[Verdict], name: str = "verdicts") -> Table:
         "reason": "reason",
     }
     return Table(name, rows, "Verdict per claim", headers)
+
+
+def evidence(verdicts: Sequence[Verdict]) -> list[str]:
+    """What each verdict rests on, in a line: estimate with its interval, test, p-value, seeds and reason."""
+    lines = []
+    for verdict, (_, _, estimate, test, p_value, seeds, reason) in zip(
+        verdicts, verdict_table(verdicts).cells(), strict=True
+    ):
+        parts = [test]
+        if verdict.interval.low < verdict.interval.high:
+            parts.insert(0, f"{estimate} ({100 * verdict.interval.level:g} % interval, {verdict.interval.method})")
+        elif not math.isnan(verdict.estimate):
+            parts.insert(0, estimate)
+        if verdict.seeds:
+            parts += [f"p = {p_value}", f"{seeds} seeds"]
+        if verdict.reason:
+            parts.append(reason)
+        lines.append("; ".join(parts))
+    return lines
 
 
 def cell(value: Any) -> str:
@@ -181,8 +200,9 @@ def _flat(row: Row) -> dict[str, Any]:
     return flat
 
 
-def _markdown(text: str) -> str:
-    return re.sub(r"([\\`*_{}\[\]<>|])", r"\\\1", " ".join(text.split()))
+def markdown_text(text: str) -> str:
+    """``text`` on one line, with Markdown's signs escaped."""
+    return re.sub(r"([\\`*_{}\[\]<>|])", r"\\\1", printable(" ".join(text.split())))
 
 
 def _latex(text: str) -> str:

@@ -90,7 +90,7 @@ def sensitivity(errors, chosen, score=None):
     errors = np.asarray(errors, dtype=np.float64)
     alphas = tuple(2.0 ** -np.arange(len(errors), 0.0, -1.0))
     mean = float(errors[chosen].mean())
-    return Sensitivity(alphas, np.ones(len(errors)), errors, chosen, mean if score is None else score)
+    return Sensitivity.of(alphas, np.ones(len(errors)), errors, chosen, mean if score is None else score)
 
 
 def test_width_counts_step_sizes_within_twice_the_best_mean():

@@ -16,7 +16,7 @@ from sb3_robust_be.experiments.declared.prediction_claims import (
 )
 from sb3_robust_be.experiments.declared.prediction_report import MEASURES, sensitivity_plots, table
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results
-from sb3_robust_be.experiments.linear_prediction import choose, sweep_spec
+from sb3_robust_be.experiments.linear_prediction import load_sensitivity, sweep_spec
 from sb3_robust_be.experiments.linear_problems import Case
 from sb3_robust_be.experiments.specs import Spec
 from sb3_robust_be.linear import get
@@ -111,9 +111,9 @@ def panels_of(preset: PredictionPreset, results: Results) -> dict[str, dict[str,
         done = dict(zip(specs, results.of(list(specs.values())), strict=True))
         if any(done[algorithm] is None for algorithm in SIX):
             continue
-        arrays = {name: results.arrays(spec, "errors") for name, spec in specs.items() if done[name] is not None}
+        finished = {name: spec for name, spec in specs.items() if done[name] is not None}
         for measure, panels in found.items():
-            panels[case] = {name: choose(specs[name], own, measure) for name, own in arrays.items()}
+            panels[case] = {name: load_sensitivity(results, spec, measure) for name, spec in finished.items()}
     return found
 
 
