@@ -1,52 +1,51 @@
-"""What agents have learned in each cell of Cliff World."""
+"""What agents have learned in each cell of Cliff World, and what their corrections did on the way."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sb3_robust_be.envs.cliff_world import GOAL, START, observation_table, transition_table
+from sb3_robust_be.envs.cliff_world import GOAL, START, transition_table
+from sb3_robust_be.experiments.cliff_trace import checkpoints, measure, tables
 from sb3_robust_be.experiments.control import ReportProgress, finish_members, train_members
 from sb3_robust_be.experiments.specs import Spec
 from sb3_robust_be.experiments.writer import RunWriter
+
+if TYPE_CHECKING:
+    from sb3_robust_be.population import Population
 
 TRAIN = "sb3_robust_be.experiments.cliff_maps:train"
 
 
 def train(specs: Sequence[Spec], writers: Sequence[RunWriter], report_progress: ReportProgress) -> None:
-    """As :func:`~sb3_robust_be.experiments.control.train_population`, keeping the values and secondary estimates.
+    """As :func:`~sb3_robust_be.experiments.control.train_population`, keeping what was learned and how.
 
-    :param specs: Of ``control_spec``, on Cliff World.
-    :param writers: One per spec; ``tables.npz`` has ``q`` and ``h``, shape (20, 4), ``h`` zero where there is none.
+    :param specs: Of ``control_spec``, on Cliff World, and ``trace``, after how many parts of a run to measure.
+    :param writers: One per spec; ``tables.npz`` has ``q`` and ``h``, shape (20, 4), ``h`` zero where there is none;
+        ``trace.npz`` has ``step``, shape (points,), and what :func:`~sb3_robust_be.experiments.cliff_trace.measure`
+        gives there, points first.
     :param report_progress: Takes the finished fraction.
     """
-    started = time.time()
-    population = train_members(specs, report_progress)
-    for i, (spec, writer) in enumerate(zip(specs, writers, strict=True)):
-        q, h = tables(population[i], spec["env_kwargs"].get("observation", "coordinates"))
+    started, steps = time.time(), specs[0]["steps"]
+    due = checkpoints(steps, specs[0]["trace"])
+    observations = [spec["env_kwargs"].get("observation", "coordinates") for spec in specs]
+    traces: list[list[dict[str, np.ndarray]]] = [[] for _ in specs]
+
+    def look(population: Population) -> None:
+        if population.num_timesteps in due:
+            for i, (trace, observation) in enumerate(zip(traces, observations, strict=True)):
+                trace.append(measure(population[i], observation))
+
+    population = train_members(specs, report_progress, look)
+    for i, (writer, observation, trace) in enumerate(zip(writers, observations, traces, strict=True)):
+        q, h = tables(population[i], observation)
         writer.write_arrays("tables", q=q, h=h)
+        points = {name: np.array([point[name] for point in trace], np.float32) for name in trace[0]}
+        writer.write_arrays("trace", step=due, **points)
     finish_members(population, specs, writers, time.time() - started)
-
-
-def tables(model: Any, observation: Any) -> tuple[np.ndarray, np.ndarray]:
-    """
-    :param model: An agent on Cliff World.
-    :param observation: What it sees, see :func:`~sb3_robust_be.envs.cliff_world.observation_table`.
-    :return: ``q`` and ``h`` in every cell, shape (20, 4).
-    """
-    import torch as th
-
-    seen = th.as_tensor(observation_table(observation), device=model.device)
-    with th.no_grad():
-        if hasattr(model.q_net, "q_and_h"):
-            q, h = model.q_net.q_and_h(seen)
-        else:
-            q = model.q_net(seen)
-            h = th.zeros_like(q)
-    return q.cpu().numpy(), h.cpu().numpy()
 
 
 def reaches_goal(q: np.ndarray) -> bool:

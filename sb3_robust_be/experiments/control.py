@@ -76,14 +76,23 @@ def train_population(specs: Sequence[Spec], writers: Sequence[RunWriter], report
     finish_members(population, specs, writers, time.time() - started)
 
 
-def train_members(specs: Sequence[Spec], report_progress: ReportProgress) -> Population:
+def train_members(
+    specs: Sequence[Spec], report_progress: ReportProgress, look: Callable[[Population], None] | None = None
+) -> Population:
     """
     :param specs: As of :func:`train_population`.
     :param report_progress: Takes the finished fraction.
+    :param look: Called with the population after every step.
     :return: A trained population, one member per spec.
     """
     steps = specs[0]["steps"]
-    return _population(specs).learn(steps, callback=lambda p: report_progress(p.num_timesteps / steps))
+
+    def after_step(population: Population) -> None:
+        report_progress(population.num_timesteps / steps)
+        if look is not None:
+            look(population)
+
+    return _population(specs).learn(steps, callback=after_step)
 
 
 def _population(specs: Sequence[Spec]) -> Population:

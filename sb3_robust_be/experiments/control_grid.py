@@ -50,8 +50,12 @@ class ControlPreset:
     selection_seeds: int
     steps: float = 1.0
     """Of a run, as a fraction of the paper's"""
+    steps_by_domain: Mapping[str, float] = field(default_factory=dict)
+    """Other fractions by domain"""
     seeds_of: Mapping[str, int] = field(default_factory=dict)
-    """Other numbers of seeds by domain"""
+    """Other numbers of reported seeds by domain"""
+    selection_seeds_of: Mapping[str, int] = field(default_factory=dict)
+    """Other numbers of selection seeds by domain"""
     one_setting: bool = False
     """Whether a contender has one setting for all domains (the paper's MinAtar) or one for each"""
     compile: bool = True
@@ -70,7 +74,7 @@ class ControlPreset:
 
     def steps_of(self, key: str) -> int:
         """Environment steps of a run on a domain."""
-        return max(1, round(self.steps * self.domain(key).steps))
+        return max(1, round(self.steps_by_domain.get(key, self.steps) * self.domain(key).steps))
 
     def specs(self, key: str, contender: Contender, setting: Mapping[str, Any], seeds: Sequence[int]) -> list[Spec]:
         """One run per seed."""
@@ -99,7 +103,8 @@ class ControlPreset:
 
     def selection_specs(self, key: str, contender: Contender) -> dict[str, list[Spec]]:
         """Runs of each setting on the selection seeds, by the setting as JSON."""
-        seeds = range(FIRST_SELECTION_SEED, FIRST_SELECTION_SEED + self.selection_seeds)
+        count = self.selection_seeds_of.get(key, self.selection_seeds)
+        seeds = range(FIRST_SELECTION_SEED, FIRST_SELECTION_SEED + count)
         return {dumps(s, "setting"): self.specs(key, contender, s, seeds) for s in settings_of(dict(contender.grid))}
 
     def reported_seeds(self, key: str) -> range:

@@ -11,8 +11,8 @@ from sb3_robust_be.experiments.specs import Spec, dumps
 
 # Functions that execute many runs as one population.
 STACKED = (POPULATION, "sb3_robust_be.experiments.cliff_maps:train")
-# The best number of members per process with 64-64 networks; more do not fit its cache.
-LARGEST_UNIT = 32
+# The best numbers of members per process, by the widest layer; more do not fit its cache.
+NARROW, LARGEST_NARROW_UNIT, LARGEST_UNIT = 32, 100, 32
 
 
 def settings_of(grid: dict[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -23,12 +23,12 @@ def settings_of(grid: dict[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
-def make_units(specs: Iterable[Spec], jobs: int, largest: int = LARGEST_UNIT) -> list[list[Spec]]:
+def make_units(specs: Iterable[Spec], jobs: int, largest: int | None = None) -> list[list[Spec]]:
     """Group runs that can be one population, in parts of about equal size that keep every process busy.
 
     :param specs: Of :func:`~sb3_robust_be.experiments.control.control_spec`.
     :param jobs: Processes.
-    :param largest: Most members of a population.
+    :param largest: Most members of a population; by default what its networks are best with.
     :return: Units for the runner; runs that are no population are units of one.
     """
     groups: dict[str, list[Spec]] = {}
@@ -39,16 +39,25 @@ def make_units(specs: Iterable[Spec], jobs: int, largest: int = LARGEST_UNIT) ->
         else:
             units.append([spec])
     for group in groups.values():
-        # As many parts of each as there are processes to spare, so that none is left alone with the last one.
-        parts = min(len(group), max(-(-len(group) // largest), 1 if len(groups) % jobs == 0 else jobs))
+        # Of few groups as many parts as there are processes, so that none is left alone with the last one.
+        even = len(groups) % jobs == 0 or len(groups) > 4 * jobs
+        parts = min(len(group), max(-(-len(group) // (largest or _largest(group[0]))), 1 if even else jobs))
         units += [group[i::parts] for i in range(parts)]
     # The longest first.
     return sorted(units, key=lambda unit: -len(unit) * unit[0].get("steps", 0))
 
 
-def _population_of(spec: Spec) -> str:
-    """What the members of a population have in common: all but seeds and numbers that may differ."""
-    from sb3_robust_be.population.members import CHOICES, NUMBERS
+def _largest(spec: Spec) -> int:
+    widths = spec["arguments"].get("policy_kwargs", {}).get("net_arch", [NARROW + 1])
+    return LARGEST_NARROW_UNIT if 0 < max(widths, default=0) <= NARROW else LARGEST_UNIT
 
-    shared = {name: value for name, value in spec["arguments"].items() if name not in NUMBERS + CHOICES}
+
+def _population_of(spec: Spec) -> str:
+    """What the members of a unit have in common: all but seeds and numbers that may differ.
+
+    A population could hold other choices as well, but stacks them apart, as several smaller ones.
+    """
+    from sb3_robust_be.population.members import NUMBERS
+
+    shared = {name: value for name, value in spec["arguments"].items() if name not in NUMBERS}
     return dumps({**spec, "seed": None, "arguments": shared}, "spec")

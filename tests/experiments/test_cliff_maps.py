@@ -7,9 +7,11 @@ import pytest
 
 from sb3_robust_be.envs.cliff_world import N_STATES, coordinates, observation_table
 from sb3_robust_be.experiments import run_units
-from sb3_robust_be.experiments.cliff_maps import reaches_goal, tables
+from sb3_robust_be.experiments.cliff_maps import reaches_goal
+from sb3_robust_be.experiments.cliff_trace import GROUPS, tables
 from sb3_robust_be.experiments.declared import load_declared
-from sb3_robust_be.experiments.declared.cliff_maps import CliffPreset
+from sb3_robust_be.experiments.declared.cliff_maps import CONTENDERS, CliffPreset
+from sb3_robust_be.experiments.declared.cliff_mechanism import UNCORRECTED
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.grids import make_units
 from sb3_robust_be.population import Population
@@ -59,39 +61,66 @@ def test_tables_are_the_networks_values(algorithm):
     assert (abs(h).max() > 0) == (algorithm == "qrc")
 
 
-def test_the_experiment_keeps_tables_and_draws_them(tmp_path):
+def test_the_experiment_keeps_tables_and_traces_and_draws_them(tmp_path):
     experiment = load_declared("cliff-maps")
-    preset = CliffPreset(seeds=2, steps=200, compile=False)
+    preset = CliffPreset(seeds=2, steps=200, trace_points=5, compile=False)
     (specs,) = experiment.stages(preset, Results(tmp_path))
     units = make_units(specs, 1)
-    assert sorted(map(len, units)) == [2, 2, 2, 2]  # populations
+    assert sorted(map(len, units)) == [2, 2, 2, 4]  # populations, QRC-Huber's with and without its correction in one
     run_units(units, tmp_path, executor="serial", progress=False)
-    assert Results(tmp_path).arrays(specs[0], "tables")["q"].shape == (20, 4)
-    analysis = experiment.analyse(preset, Results(tmp_path))
-    assert [plot.name for plot in analysis.plots] == ["cliff-world", "distributions"]
-    assert [row["algorithm"] for row in analysis.tables[0].rows] == ["qrc", "qrc_huber", "qlc", "dqn"]
-    assert len(analysis.verdicts) == 1
+    results = Results(tmp_path)
+    q = results.arrays(specs[0], "tables")["q"]
+    trace = results.arrays(specs[0], "trace")
+    assert q.shape == (20, 4)
+    assert trace["step"].tolist() == [40, 80, 120, 160, 200]
+    assert trace["ratio"].shape == (5, len(GROUPS))
+    assert trace["start_value"][-1] == q[0].max() != trace["start_value"][0]
+    np.testing.assert_allclose(trace["share"].sum(axis=1), 1.0, rtol=1e-5)
+    uncorrected = next(spec for spec in specs if spec["arguments"].get("huber_threshold") == 0.0)
+    assert results.arrays(uncorrected, "trace")["ratio"][-1].tolist() == [0.0, 0.0, 0.0]
+    analysis = experiment.analyse(preset, results)
+    assert [plot.name for plot in analysis.plots] == ["cliff-world", "mechanism", "distributions"]
+    assert [row["algorithm"] for row in analysis.tables[0].rows] == list(CONTENDERS)
+    assert len(analysis.verdicts) == 10
+
+
+CORRECTED = {"qrc", "qrc_huber", "qlc"}
+
+
+def contender(spec):
+    return UNCORRECTED if spec["arguments"].get("huber_threshold") == 0.0 else spec["algorithm"]
 
 
 class MadeResults:
-    """Of three seeds per algorithm whose greedy policies reach the goal, with returns of our own.
+    """Of three seeds per contender whose greedy policies reach the goal, with returns of our own.
 
     None: has failed; −∞: has diverged; NaN: has ended no episode.
     """
 
-    def __init__(self, finals):
-        self.finals = finals
+    def __init__(self, finals, traces=()):
+        self.finals, self.traces = finals, dict(traces)
 
     def of(self, specs):
-        own = [self.finals.get(spec["algorithm"], (-1.0, -2.0, -3.0))[spec["seed"]] for spec in specs]
+        own = [self.finals.get(contender(spec), (-1.0, -2.0, -3.0) * 9)[spec["seed"]] for spec in specs]
         return [
             None if final is None else {"final": final, "diverged_at": 9 if final == -np.inf else None} for final in own
         ]
 
     def arrays(self, spec, name):
         assert self.of([spec]) != [None], "a run that has failed has no arrays"
+        if name == "trace":
+            return made_trace(spec["seed"], **self.traces.get(contender(spec), {}))
         q = policy(lambda x, y: DOWN if x == 4 else UP if y == 0 else RIGHT) + spec["seed"]
         return {"q": q, "h": np.full((N_STATES, 4), 2.0)}
+
+
+def made_trace(seed, **means):
+    """Eight points: these means in the first quarter of them, twice that in the last, and three times in between."""
+    shape = np.array([1, 1, 3, 3, 3, 3, 2, 2])
+    groups = dict.fromkeys(("share", "td_error", "h", "clipped", "ratio", "push"), (0.1, 0.1, 0.1))
+    trace = {name: shape[:, None] * np.array(means.get(name, of)) * (1 + 0.01 * seed) for name, of in groups.items()}
+    start = means.get("start_value", -5.0) * shape + 0.01 * seed
+    return {"step": np.arange(1, 9), **trace, "start_value": start, "start_stays": np.zeros(8)}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +130,7 @@ class MadeResults:
         ({"qrc": (-np.inf, -5.0, -np.inf)}, 1, [1.0 + 1, 1.0 + 1]),
         ({"qrc": (-2.5, -2.0, np.nan)}, 3, [1.0 + 0, 1.0 + 1]),  # the lowest return for none
         ({"qrc": (None, None, None)}, 0, [1.0 + 1]),
-        (dict.fromkeys(("qrc", "qrc_huber", "qlc", "dqn"), (None, None, None)), 0, []),
+        (dict.fromkeys(CONTENDERS, (None, None, None)), 0, []),
     ],
 )
 def test_failed_and_diverged_seeds_miss_the_goal(finals, solved, shown):
@@ -111,12 +140,75 @@ def test_failed_and_diverged_seeds_miss_the_goal(finals, solved, shown):
     assert rows["qrc"]["share of |h| > 1"] == (1.0 if solved else None)
     others = 0 if "dqn" in finals else 3
     assert rows["dqn"]["greedy policy reaches the goal"] == f"{others} of 3"
-    [verdict] = analysis.verdicts
+    verdict = analysis.verdicts[0]
     assert verdict.estimate == pytest.approx((others - solved) / 3)
     assert verdict.seeds == (3, 3)
-    *maps, distributions = analysis.plots
+    *maps, distributions = [plot for plot in analysis.plots if plot.name != "mechanism"]
     largest: dict[str, float] = {}
     for row in (row for plot in maps for row in plot.data):
         largest[row["algorithm"]] = max(row["q"], largest.get(row["algorithm"], row["q"]))
     assert list(largest.values()) == shown
     assert distributions.name == "distributions"
+    # It takes two runs of each to speak of the mechanism.
+    assert ("mechanism" in [plot.name for plot in analysis.plots]) == (solved >= 2)
+    assert any("QRC has fewer" in note or "QRC, " in note for note in analysis.notes) == (solved < 2)
+
+
+AS_FOUND = {
+    "qrc": {"push": (2.0, 0.1, 0.1), "start_value": 200.0},
+    "qrc_huber": {
+        "clipped": (0.9, 0.1, 0.1),
+        "ratio": (0.01, 0.3, 0.1),
+        "share": (0.1, 0.4, 0.5),
+        "push": (0.05, 0.2, 0.1),
+        "start_value": 4.0,
+    },
+}
+AS_NOT_FOUND = {
+    "qrc": {"push": (0.02, 0.1, 0.1), "start_value": -200.0},
+    "qrc_huber": {
+        "clipped": (0.1, 0.1, 0.1),
+        "ratio": (0.3, 0.01, 0.1),
+        "share": (0.1, 0.05, 0.0),
+        "push": (0.3, 0.1, 0.1),
+        "start_value": -40.0,
+    },
+}
+
+
+@pytest.mark.parametrize(("traces", "outcome"), [(AS_FOUND, "holds"), (AS_NOT_FOUND, "does not hold")])
+def test_what_is_said_of_the_mechanism_follows_from_the_traces(traces, outcome):
+    low, high = (-40.0 - 0.1 * np.arange(9), -10.0 - 0.1 * np.arange(9))
+    finals = {"qrc_huber": low, UNCORRECTED: high} if traces is AS_FOUND else {"qrc_huber": high, UNCORRECTED: low}
+    results = MadeResults(finals, traces)
+    analysis = load_declared("cliff-maps").analyse(CliffPreset(seeds=9, steps=200), results)
+    _, *verdicts, failing = analysis.verdicts
+    assert [str(verdict.outcome) for verdict in verdicts] == [outcome] * 8
+    assert failing.estimate == 0.0  # all greedy policies reach the goal
+    if traces is AS_FOUND:
+        # The mean of seeds 0 to 8 is 1.04 times seed 0.
+        assert (
+            "clipped in 94% of the replayed falls, where its correction is 1.04% of the TD error" in analysis.notes[0]
+        )
+        assert "at blocked moves it is 31%, and 62% in the last quarter" in analysis.notes[0]
+        assert "QRC 400, QRC-Huber 8.04" in analysis.notes[1]
+
+
+def test_the_mechanisms_figure_shows_the_traces():
+    analysis = load_declared("cliff-maps").analyse(CliffPreset(seeds=3, steps=200), MadeResults({}, AS_FOUND))
+    plot = next(plot for plot in analysis.plots if plot.name == "mechanism")
+    rows = {(row["panel"], row["algorithm"], row["step"]): row["mean"] for row in plot.data}
+    assert rows["Falls: |γz| / |δ|", "qrc_huber", 1.0] == pytest.approx(0.0101)
+    assert rows["Blocked moves: |γz| / |δ|", "qrc_huber", 8.0] == pytest.approx(0.606)
+    assert rows["Falls: h clipped", "qrc_huber", 1.0] == pytest.approx(0.909)
+    assert rows["Blocked moves: share", "qrc_huber", 3.0] == pytest.approx(1.212)
+    above = [rows["Runs whose start is above 0", name, 3.0] for name in CONTENDERS]
+    assert above == [1.0, 1.0, 0.0, 0.0, 0.0]
+    drawn = {panel: {name for p, name, _ in rows if p == panel} for panel, _, _ in rows}
+    without_h = {panel for panel, names in drawn.items() if names == CORRECTED}
+    assert len(drawn) == 6
+    assert len(without_h) == 4
+    assert all(names == set(CONTENDERS) for panel, names in drawn.items() if panel not in without_h)
+    scales = [axis.get_yscale() for axis in plot.figure.axes]
+    assert scales.count("log") == 1
+    assert all(note in plot.alt for note in analysis.notes)

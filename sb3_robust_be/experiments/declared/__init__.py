@@ -18,7 +18,9 @@ _HOMES = {
     "threshold": "threshold",
     "saddlepoint": "saddlepoint",
     "minatar": "minatar",
+    "minatar-population": "minatar_population",
     "cliff-maps": "cliff_maps",
+    "robustness": "robustness",
 }
 
 

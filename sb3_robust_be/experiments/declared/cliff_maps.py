@@ -11,12 +11,19 @@ from sb3_robust_be import report
 from sb3_robust_be.evaluation import bootstrap_interval, fails_more
 from sb3_robust_be.experiments.cliff_maps import TRAIN, reaches_goal
 from sb3_robust_be.experiments.control import control_spec, load_finals, lowest_for_failed
+from sb3_robust_be.experiments.declared.cliff_mechanism import UNCORRECTED, add_mechanism
 from sb3_robust_be.experiments.domains import DOMAINS, own_arguments, shared_arguments
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results
 from sb3_robust_be.experiments.specs import Spec
 
 DOMAIN = DOMAINS["cliff-world"]
-ALGORITHMS = ("qrc", "qrc_huber", "qlc", "dqn")
+CONTENDERS: dict[str, tuple[str, dict[str, float]]] = {
+    "qrc": ("qrc", {}),
+    "qrc_huber": ("qrc_huber", {}),
+    "qlc": ("qlc", {}),
+    UNCORRECTED: ("qrc_huber", {"huber_threshold": 0.0}),
+    "dqn": ("dqn", {}),
+}
 MAPPED = ("qrc", "qrc_huber")
 
 
@@ -28,6 +35,8 @@ class CliffPreset:
     steps: int
     learning_rate: float = 2.0**-11
     observation: str = "one_hot"
+    trace_points: int = 40
+    """After how many parts of a run corrections are measured"""
     compile: bool = True
 
 
@@ -35,18 +44,24 @@ def _specs(preset: CliffPreset) -> dict[str, list[Spec]]:
     return {
         name: [
             control_spec(
-                name,
+                algorithm,
                 DOMAIN.env,
                 preset.steps,
                 seed,
-                {**shared_arguments(DOMAIN), **own_arguments(DOMAIN, name), "learning_rate": preset.learning_rate},
+                {
+                    **shared_arguments(DOMAIN),
+                    **own_arguments(DOMAIN, algorithm),
+                    **further,
+                    "learning_rate": preset.learning_rate,
+                },
                 env_kwargs={"observation": preset.observation},
                 compile=preset.compile,
                 function=TRAIN,
             )
+            | {"trace": preset.trace_points}
             for seed in range(preset.seeds)
         ]
-        for name in ALGORITHMS
+        for name, (algorithm, further) in CONTENDERS.items()
     }
 
 
@@ -81,6 +96,8 @@ def _analyse(preset: CliffPreset, results: Results) -> Analysis:
         q, h = ({name: of[part] for name, of in mapped.items()} for part in ("q", "h"))
         caption = "The seed with the median return of each algorithm, of those that neither failed nor diverged."
         analysis.plots.append(report.grid_map("cliff-world", q, h, caption=caption))
+    traces = {name: [results.arrays(specs[name][i], "trace") for i in own] for name, own in tables.items()}
+    add_mechanism(analysis, traces, scores, solved, rng)
     analysis.plots.append(
         report.distributions("distributions", {DOMAIN.name: finals}, measure="return, last 25 % of steps", rng=rng)
     )
@@ -118,7 +135,7 @@ EXPERIMENT = Experiment(
     summary="Cliff World: values, greedy actions and h in every cell",
     claims=("The squared loss lets the cliff's large errors spoil the values elsewhere; the Huber loss does not.",),
     presets={
-        "smoke": CliffPreset(seeds=2, steps=300, compile=False),
+        "smoke": CliffPreset(seeds=2, steps=300, trace_points=8, compile=False),
         "laptop": CliffPreset(seeds=30, steps=30_000),
         "paper": CliffPreset(seeds=100, steps=50_000),
     },

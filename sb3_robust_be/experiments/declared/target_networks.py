@@ -40,7 +40,7 @@ PRESETS = {
         _contenders(FEW_RATES),
         seeds=30,
         selection_seeds=5,
-        steps=0.4,
+        steps=0.3,
         note="Thinner than the paper's: three of six step sizes.",
     ),
     "paper": ControlPreset(DOMAINS, _contenders(RATES), seeds=100, selection_seeds=10),

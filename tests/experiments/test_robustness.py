@@ -1,0 +1,228 @@
+"""The experiment on what the paper leaves open: its runs, and what is made of constructed results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sb3_robust_be.evaluation import Outcome, holm, welch_t
+from sb3_robust_be.experiments.control import make_agent
+from sb3_robust_be.experiments.declared import robustness
+from sb3_robust_be.experiments.declared import robustness_report as made
+from sb3_robust_be.experiments.declared.robustness import ALTERNATIVES, CLIFF, ONE_HOT, PRESETS, STATED
+from sb3_robust_be.experiments.experiment import Results
+from sb3_robust_be.experiments.specs import dumps
+
+HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
+LAPTOP = PRESETS["laptop"]
+
+
+def runs(mean, spread=1.0, n=30, seed=0):
+    return mean + spread * np.random.default_rng(seed).normal(size=n)
+
+
+def lost(values, n):
+    return np.where(np.arange(len(values)) < n, np.nan, values)
+
+
+class Made(Results):
+    """The same result for every run of an algorithm's arguments."""
+
+    def __init__(self, rule):
+        super().__init__("nowhere")
+        self.rule = rule
+
+    def of(self, specs):
+        return [self.rule(spec) for spec in specs]
+
+
+# --- what is run ---
+
+
+def test_laptops_runs_are_as_many_as_it_says():
+    (specs,) = robustness._stages(LAPTOP, Results("nowhere"))
+    steps = sum(spec["steps"] for spec in specs)
+    assert f"{steps / 1e6:.1f} million agent-steps" in LAPTOP.note
+    assert steps <= 45_000_000
+    assert len({dumps(spec, "spec") for spec in specs}) == len(specs)
+    rates = {(spec["env"], spec["arguments"]["learning_rate"]) for spec in specs}
+    assert {rate for env, rate in rates if "Cliff" in env} == {2.0**-11}
+    assert {rate for env, rate in rates if "Cliff" not in env} == {2.0**-10}
+    assert {spec["seed"] for spec in specs} == set(range(30))
+
+
+@pytest.mark.parametrize("key", LAPTOP.domains)
+def test_every_variant_is_one_change_of_its_default(key):
+    part = LAPTOP.part(key)
+    specs = {c.label: part.specs(key, c, {"learning_rate": 0.5}, [0])[0] for c in part.contenders}
+    ours = [*ALTERNATIVES, *STATED] if key in (CLIFF, ONE_HOT) else [*ALTERNATIVES]
+    expected = ["qrc_huber", *(f"qrc_huber, {name}" for name in ours)]
+    if key in (CLIFF, ONE_HOT):
+        expected += ["qrc", *(f"qrc, {name}" for name in ALTERNATIVES if name != "tanh"), "dqn"]
+    assert list(specs) == expected
+    for label in made.alternatives(specs):
+        default, changed = specs[made.base_of(label)], specs[label]
+        assert {**changed, "arguments": 0} == {**default, "arguments": 0}
+        own, before = changed["arguments"], default["arguments"]
+        (argument,) = (ALTERNATIVES | STATED)[label.partition(", ")[2]]
+        assert {name for name in own if own[name] != before.get(name)} == {argument}
+        assert own["policy_kwargs"]["net_arch"] == before["policy_kwargs"]["net_arch"]
+        assert before.keys() <= own.keys()
+    one_hot = {"observation": "one_hot"} if key == ONE_HOT else {}
+    assert all(spec["env_kwargs"] == one_hot for spec in specs.values())
+
+
+def test_every_variant_can_be_trained():
+    part = LAPTOP.part(ONE_HOT)
+    for contender in part.contenders:
+        (spec,) = part.specs(ONE_HOT, contender, {"learning_rate": 0.5}, [0])
+        make_agent({**spec, "compile": False})
+
+
+def test_papers_step_sizes_are_chosen_on_other_seeds():
+    preset = replace(PRESETS["paper"], domains=(CLIFF, "acrobot"), seeds=2, selection_seeds=1)
+
+    def rule(spec):
+        rate = spec["arguments"]["learning_rate"]
+        return {"final": -abs(np.log2(rate) + (9 if "Cliff" in spec["env"] else 11)), "diverged_at": None}
+
+    selection, reported = robustness._stages(preset, Made(rule))
+    cliff, acrobot = (len(preset.part(key).contenders) for key in preset.domains)
+    assert (len(selection), len(reported)) == (6 * (cliff + acrobot), 2 * (cliff + acrobot))
+    assert {spec["seed"] for spec in selection} == {10_000}
+    chosen = {(spec["env"], spec["arguments"]["learning_rate"]) for spec in reported}
+    assert {rate for _, rate in chosen} == {2.0**-9, 2.0**-11}
+    assert len(chosen) == 2
+
+
+# --- tables ---
+
+
+def shifted(by, seed):
+    """As ``runs(0.0)``, with a mean that is higher by exactly this."""
+    values = runs(0.0, seed=seed)
+    return values - values.mean() + runs(0.0).mean() + by
+
+
+OWN = {
+    "qrc_huber": runs(0.0),
+    "qrc_huber, a": shifted(9.0, 1),
+    "qrc_huber, b": shifted(0.48, 2),
+    "qrc_huber, c": shifted(0.1, 3),
+    "dqn": shifted(50.0, 4),
+    "qrc": shifted(5.0, 5),
+    "qrc, a": shifted(-5.0, 6),
+}
+
+
+def rows_of(own):
+    return made.differences_table({"D": own}, {("D", label): 2.0**-11 for label in own}).rows
+
+
+def test_words_are_after_holm_over_the_domain():
+    rows = rows_of(OWN)
+    assert [(row["algorithm"], row["variant"], row["verdict"]) for row in rows] == [
+        ("QRC-Huber", "default", None),
+        ("QRC-Huber", "a", "better"),
+        ("QRC-Huber", "b", "not resolved"),
+        ("QRC-Huber", "c", "not resolved"),
+        ("QRC", "default", None),
+        ("QRC", "a", "worse"),
+        ("DQN", "reference", None),
+    ]
+    found = {label: welch_t(OWN[label], OWN[made.base_of(label)]) for label in made.alternatives(OWN)}
+    assert 0.025 < found["qrc_huber, b"].p_value < 0.05, "by itself it would be better"
+    assert rows[2]["difference to the default"] == found["qrc_huber, b"].interval
+    adjusted = dict(zip(found, holm([each.p_value for each in found.values()]), strict=True))
+    assert [rows[i]["p"] for i in (1, 2, 3, 5)] == pytest.approx(list(adjusted.values()))
+    assert rows[5]["mean"].estimate == pytest.approx(OWN["qrc, a"].mean())
+    assert (rows[2]["seeds"], rows[2]["without a return"], rows[2]["step size"]) == (30, 0, "2^-11")
+
+
+def test_runs_without_a_return_count_as_the_lowest_and_many_of_them_resolve_nothing():
+    few, many, none = (lost(OWN["qrc_huber, a"], n) for n in (3, 4, 30))
+    rows = rows_of({"qrc_huber": OWN["qrc_huber"], "qrc_huber, a": few, "qrc_huber, b": many, "qrc_huber, c": none})
+    assert [row["verdict"] for row in rows] == [None, "better", "not resolved", "not resolved"]
+    assert [row["without a return"] for row in rows] == [0, 3, 4, 30]
+    assert rows[1]["mean"].estimate == pytest.approx(np.where(np.isnan(few), OWN["qrc_huber"].min(), few).mean())
+    assert (rows[3]["mean"], rows[3]["difference to the default"]) == (None, None)
+
+
+def test_the_figure_shows_the_differences():
+    plot = made.differences_plot({"D": OWN, "E": {"qrc_huber": runs(0.0), "qrc_huber, a": runs(1.0)}})
+    bars = {(row["panel"], row["group"], row["series"]): (row["low"], row["high"]) for row in plot.data}
+    assert list(bars) == [
+        *(("D", "a", name) for name in ("qrc_huber", "qrc")),
+        *(("D", name, "qrc_huber") for name in "bc"),
+        ("E", "a", "qrc_huber"),
+    ]
+    interval = welch_t(OWN["qrc, a"], OWN["qrc"]).interval
+    assert bars["D", "a", "qrc"] == (interval.low, interval.high)
+
+
+# --- verdicts ---
+
+
+@pytest.mark.parametrize(
+    ("changed", "outcome"), [(0.0, HOLDS), (190.0, HOLDS), (201.0, OPEN), (-300.0, FAILS), (300.0, FAILS)]
+)
+def test_a_result_is_unchanged_within_the_tolerance(changed, outcome):
+    own = {"qrc_huber": runs(0.0, 10.0), "qrc_huber, a": runs(changed, 10.0, seed=1), "qrc_huber, b": runs(1.0, 10.0)}
+    assert made.unchanged("D", own, 200.0, ()).outcome is outcome
+    # Neither what the paper states, nor QRC, nor DQN decides.
+    own |= {"qrc_huber, κ = 10": runs(999.0), "qrc": runs(0.0), "qrc, a": runs(999.0), "dqn": runs(999.0)}
+    assert made.unchanged("D", own, 200.0, tuple(STATED)).outcome is outcome
+    assert made.unchanged("D", own, 200.0, ()).outcome is FAILS
+
+
+def test_runs_without_a_return_are_not_alike():
+    own = {"qrc_huber": lost(runs(0.0), 5), "qrc_huber, a": runs(0.0)}
+    verdict = made.unchanged("D", own, 200.0, ())
+    assert (verdict.outcome, verdict.reason) == (OPEN, "a: not resolved by this many seeds")
+
+
+def test_no_alternative_beats_the_dqn_that_sees_the_same():
+    def judged(coordinates, one_hot, default=0.0):
+        finals = {
+            "C": {"qrc_huber": runs(default), "qrc_huber, a": runs(coordinates), "dqn": runs(5.0, seed=1)},
+            "O": {"qrc_huber": runs(one_hot), "qrc_huber, a": runs(0.0), "qrc": runs(999.0), "dqn": runs(9.0, seed=2)},
+        }
+        return made.below_reference("claim", finals, "C").outcome
+
+    assert judged(0.0, 7.0) is HOLDS
+    assert judged(7.0, 7.0) is FAILS
+    assert judged(0.0, 99.0) is FAILS, "on one-hot observations the default is an alternative"
+    assert judged(0.0, 7.0, default=99.0) is HOLDS, "the default itself is none"
+    assert judged(5.1, 7.0) is OPEN
+
+
+def test_the_experiment_takes_scales_and_the_one_hot_default_from_where_they_are():
+    preset = replace(LAPTOP, seeds=8)
+    jitter = np.random.default_rng(0).normal(size=8)
+
+    def rule(spec):
+        base = {"dqn": 0.0, "qrc_huber": -300.0, "qrc": -900.0}[spec["algorithm"]]
+        one_hot = 50.0 if spec["env_kwargs"] else 0.0
+        tanh = 150.0 if spec["arguments"].get("projection") == "smooth_huber" else 0.0
+        return {"final": base + one_hot + tanh + jitter[spec["seed"]], "diverged_at": None}
+
+    analysis = robustness.EXPERIMENT.analyse(preset, Made(rule))
+    # 150 is within a fifth of 1000, on Cliff World and Mountain Car, and not of 500.
+    *unchanged, against_dqn = analysis.verdicts
+    assert against_dqn.outcome is HOLDS
+    outcomes = {verdict.claim.split(" on ")[1]: verdict.outcome for verdict in unchanged}
+    assert outcomes == {
+        **{"Acrobot": FAILS, "Cart-pole": FAILS, "Cliff World": HOLDS, "Cliff World, one-hot": HOLDS},
+        **{"Mountain Car": HOLDS},
+    }
+    (table,) = analysis.tables
+    shown = {(row["domain"], row["algorithm"], row["variant"]): row for row in table.rows}
+    for algorithm in ("QRC-Huber", "QRC"):
+        row = shown["Cliff World", algorithm, "one-hot"]
+        assert row["mean"].estimate == shown["Cliff World, one-hot", algorithm, "default"]["mean"].estimate
+        assert row["difference to the default"].estimate == pytest.approx(50.0)
+        assert (row["verdict"], row["step size"]) == ("better", "2^-11")
+    assert shown["Acrobot", "QRC-Huber", "tanh"]["step size"] == "2^-10"
+    assert LAPTOP.note in analysis.notes
