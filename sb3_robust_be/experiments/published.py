@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from sb3_robust_be.experiments.experiment import SCALES, Experiment, Results
+from sb3_robust_be.evaluation import Verdict
+from sb3_robust_be.experiments.experiment import SCALES, Results
 from sb3_robust_be.experiments.parts import (
     NotPublishedError,
     array_from_json,
@@ -21,6 +22,7 @@ from sb3_robust_be.experiments.recording import RecordingResults, reduction_name
 from sb3_robust_be.experiments.reporting import Made
 from sb3_robust_be.experiments.specs import Spec, dumps, loads, run_id
 from sb3_robust_be.files import write_atomically
+from sb3_robust_be.report import Report, verdict_table
 
 FOLDER = Path(__file__).parents[1] / "results" / "experiments"
 """Where the package has its own"""
@@ -46,6 +48,8 @@ class PublishedResults(Results):
             note += f" Curves and other arrays have {content['digits']} significant digits, single numbers all."
         #: How the runs were made.
         self.made = Made(content["command"], content["versions"], content["hardware"], note)
+        #: As they were printed, see :func:`verdict_rows`.
+        self.verdicts: list[dict[str, str]] = content["verdicts"]
         self._results = from_columns(content["results"], _same)
         self._failures = from_columns(content["failures"], _same)
         self._arrays = {name: from_columns(groups, array_from_json) for name, groups in content["arrays"].items()}
@@ -91,10 +95,11 @@ class PublishedResults(Results):
 
 
 def to_json(
-    experiment: Experiment, scale: str, results: RecordingResults, made: Made, date: str, digits: int | None
+    report: Report, scale: str, results: RecordingResults, made: Made, date: str, digits: int | None
 ) -> dict[str, Any]:
     """The content of a file.
 
+    :param report: Of the runs. Its verdicts are in the file as printed, for readers; they follow from the rest.
     :param results: All of whose reading has been noted.
     :param made: How the runs were made.
     :param date: Of the publication.
@@ -106,17 +111,24 @@ def to_json(
     }
     return {
         "format": _FORMAT,
-        "experiment": experiment.name,
+        "experiment": report.name,
         "scale": scale,
         "date": date,
         "command": made.command,
         "versions": dict(made.versions),
         "hardware": dict(made.hardware),
         "digits": digits if arrays else None,
+        "verdicts": verdict_rows(report.verdicts),
         "results": to_columns(results.read_results, _same),
         "failures": to_columns(results.read_failures, _same),
         "arrays": arrays,
     }
+
+
+def verdict_rows(verdicts: Sequence[Verdict]) -> list[dict[str, str]]:
+    """The table of the verdicts as printed, by heading."""
+    table = verdict_table(verdicts)
+    return [dict(zip(table.header(), cells, strict=True)) for cells in table.cells()]
 
 
 def _same(value: Any) -> Any:

@@ -39,7 +39,7 @@ def publish(experiment: Experiment, scale: str, out: Path, folder: Path, made: M
     wanted = make_report(experiment, scale, results, made)
     date = date or datetime.date.today().isoformat()
     for digits in DIGITS:
-        content = to_json(experiment, scale, results, made, date, digits)
+        content = to_json(wanted, scale, results, made, date, digits)
         # As it comes back from the file.
         rebuilt = PublishedResults(loads(dumps(content, "published")))
         found = make_report(experiment, scale, rebuilt, rebuilt.made)

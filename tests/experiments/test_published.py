@@ -75,6 +75,7 @@ def test_a_report_from_the_summary_alone(tmp_path):
     results = load(path.parent, "own", "laptop")
     found = make_report(experiment(), "laptop", results, results.made)
     assert found.verdicts == wanted.verdicts
+    assert [(row["claim"], row["outcome"]) for row in results.verdicts] == [("The finals are small", "holds")]
     assert found.tables[0].markdown() == wanted.tables[0].markdown()
     assert found.failures == wanted.failures == [(found.failures[0][0], "no luck")]
     assert (found.command, found.versions, found.hardware) == ("the command", MADE.versions, MADE.hardware)
@@ -139,7 +140,8 @@ def test_every_way_of_reading_is_noted(read, answer, tmp_path):
     noting = RecordingResults(tmp_path)
     (noted,) = noting.of([spec(1)])
     assert read(noted) == answer
-    (again,) = PublishedResults(to_json(experiment(), "laptop", noting, MADE, DATE, None)).of([spec(1)])
+    page = make_report(experiment(), "laptop", Results(tmp_path), MADE)
+    (again,) = PublishedResults(to_json(page, "laptop", noting, MADE, DATE, None)).of([spec(1)])
     assert read(again) == answer
 
 
@@ -239,7 +241,8 @@ def test_a_thousand_curves_are_small_and_then_compressed(tmp_path):
         assert one["final"] is not None
         assert len(noting.arrays(spec(seed))["curve"]) == 5_000
     (tmp_path / "own-laptop.json").write_text("the last one was small")
-    path = write(to_json(experiment(seeds=20), "laptop", noting, MADE, DATE, 4), tmp_path)
+    page = make_report(experiment(lambda *_: Analysis(), seeds=20), "laptop", RecordingResults(tmp_path), MADE)
+    path = write(to_json(page, "laptop", noting, MADE, DATE, 4), tmp_path)
     assert path.name == "own-laptop.json.gz"
     assert path.stat().st_size < 250_000
     assert not (tmp_path / "own-laptop.json").exists()

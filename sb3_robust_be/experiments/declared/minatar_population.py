@@ -29,6 +29,7 @@ PRESETS = {
             learning_starts=100,
             buffer_size=200,
         ),
+        domains=("breakout", "freeway"),
         compile=False,
     ),
     "laptop": preset(
