@@ -129,9 +129,24 @@ def test_units_hold_every_run_once_and_one_population_each(jobs):
     specs += [tiny("qrdqn", seed=s, function=SINGLE) for s in range(3)]
     units = make_units(specs, jobs)
     assert sorted(json.dumps(s) for unit in units for s in unit) == sorted(map(json.dumps, specs))
-    assert all(len({s["algorithm"] for s in unit}) == 1 and len(unit) <= 32 for unit in units)
+    assert all(len({s["algorithm"] for s in unit}) == 1 for unit in units)
     assert sum(len(unit) == 1 for unit in units) >= 3
     assert [len(unit) for unit in units] == sorted((len(unit) for unit in units), reverse=True)
+
+
+@pytest.mark.parametrize(("net_arch", "largest"), [([32, 32], 100), ([64, 64], 32), ([8, 33], 32), ([], 32)])
+def test_units_are_as_large_as_the_networks_are_best_with(net_arch, largest):
+    specs = [tiny(seed=s, arguments={"policy_kwargs": {"net_arch": net_arch}}) for s in range(100)]
+    units = make_units(specs, 1)
+    assert max(map(len, units)) <= largest < 2 * max(map(len, units))
+    assert len(units) == -(-100 // largest)
+    assert max(map(len, make_units(specs, 1, largest=7))) <= 7
+
+
+def test_choices_are_units_of_their_own():
+    """A population would stack them apart."""
+    choices = [tiny("qlc", arguments={"limit": limit}, seed=s) for limit in ("magnitude", "same_sign") for s in (0, 1)]
+    assert sorted(map(len, make_units(choices, 1))) == [2, 2]
 
 
 def test_settings_that_may_differ_share_a_population_and_others_do_not():
