@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sb3_robust_be.experiments.chosen import ALL, command_line, ended, find, find_all, folder, stage_counts
+from sb3_robust_be.experiments.control import check_environments
 from sb3_robust_be.experiments.declared import load_declared, names
 from sb3_robust_be.experiments.experiment import SCALES, Results
 from sb3_robust_be.experiments.grids import make_units
@@ -54,6 +55,7 @@ def _run(args: argparse.Namespace) -> int:
     out = folder(args, experiment)
     failures: list[str] = []
     for specs in experiment.stages(experiment.preset(args.scale), Results(out)):
+        check_environments(specs)
         run_units(make_units(specs, number_of_jobs(args)), out, **runner_options(args))
         failures += [failure["error"] for failure in Results(out).failures(specs) if failure is not None]
         if not ended(out, specs):

@@ -11,7 +11,7 @@ from sb3_robust_be.experiments.specs import Spec, dumps
 
 # Functions that execute many runs as one population.
 STACKED = (POPULATION, "sb3_robust_be.experiments.cliff_maps:train")
-# The best numbers of members per process, by the widest layer; more do not fit its cache.
+# The best numbers of members per process, by the widest layer: more do not fit a core's cache.
 NARROW, LARGEST_NARROW_UNIT, LARGEST_UNIT = 32, 100, 32
 
 
@@ -39,16 +39,17 @@ def make_units(specs: Iterable[Spec], jobs: int, largest: int | None = None) -> 
         else:
             units.append([spec])
     for group in groups.values():
-        # Of few groups as many parts as there are processes, so that none is left alone with the last one.
+        # Of few groups so many parts that every process has its own, and none is left alone with the last one.
         even = len(groups) % jobs == 0 or len(groups) > 4 * jobs
-        parts = min(len(group), max(-(-len(group) // (largest or _largest(group[0]))), 1 if even else jobs))
+        enough = 1 if even else -(-jobs // len(groups)) if len(groups) < jobs else 2
+        parts = min(len(group), max(-(-len(group) // (largest or _largest(group[0]))), enough))
         units += [group[i::parts] for i in range(parts)]
     # The longest first.
     return sorted(units, key=lambda unit: -len(unit) * unit[0].get("steps", 0))
 
 
 def _largest(spec: Spec) -> int:
-    widths = spec["arguments"].get("policy_kwargs", {}).get("net_arch", [NARROW + 1])
+    widths = (spec["arguments"].get("policy_kwargs") or {}).get("net_arch", [NARROW + 1])
     return LARGEST_NARROW_UNIT if 0 < max(widths, default=0) <= NARROW else LARGEST_UNIT
 
 

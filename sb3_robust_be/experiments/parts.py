@@ -98,10 +98,24 @@ def to_columns(parts: Mapping[str, Part], encode: Callable[[Any], Any]) -> list[
 
 
 def from_columns(groups: Iterable[Mapping[str, Any]], decode: Callable[[Any], Any]) -> dict[str, Part]:
-    """The inverse of :func:`to_columns`."""
-    return {
-        run: _part(group["structure"], map(decode, values)) for group in groups for run, values in group["runs"].items()
-    }
+    """The inverse of :func:`to_columns`.
+
+    :raises ValueError: If a run has fewer or more values than its structure.
+    """
+    parts = {}
+    for group in groups:
+        for run, values in group["runs"].items():
+            left = map(decode, values)
+            try:
+                parts[run] = _part(group["structure"], left)
+            except StopIteration:
+                raise ValueError(f"run {run} has fewer values than its structure.") from None
+            if next(left, _END) is not _END:
+                raise ValueError(f"run {run} has more values than its structure.")
+    return parts
+
+
+_END = object()
 
 
 def _structure(part: Part) -> list[Any]:

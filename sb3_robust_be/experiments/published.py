@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,8 @@ from sb3_robust_be.report import Report, verdict_table
 
 FOLDER = Path(__file__).parents[1] / "results" / "experiments"
 """Where the package has its own"""
+REBUILT = "Rebuilt"
+"""The first word of the note that says so"""
 _FORMAT = 1
 _PLAIN_BYTES = 2**18
 """Above it a file is compressed, to about a fourth: curves and errors of many seeds are all digits"""
@@ -41,11 +44,11 @@ class PublishedResults(Results):
     def __init__(self, content: Mapping[str, Any]) -> None:
         super().__init__(f"{content['experiment']}-{content['scale']}")
         note = (
-            f"Rebuilt from the summaries of the runs that were published on {content['date']}, not from the runs "
-            "themselves. Command, versions and hardware are those recorded then."
+            f"{REBUILT} from the summaries of the runs that were published on {content['date']}, not from the runs "
+            "themselves. Command, versions and hardware are those that were published with them."
         )
         if content["digits"] is not None:
-            note += f" Curves and other arrays have {content['digits']} significant digits, single numbers all."
+            note += f" Curves have {content['digits']} significant digits, single numbers all."
         #: How the runs were made.
         self.made = Made(content["command"], content["versions"], content["hardware"], note)
         #: As they were printed, see :func:`verdict_rows`.
@@ -170,7 +173,7 @@ def load(folder: Path, name: str, scale: str) -> PublishedResults:
         content = loads(gzip.decompress(data) if path.suffix == ".gz" else data)
         if content["format"] == _FORMAT:
             return PublishedResults(content)
-    except (ValueError, KeyError, TypeError, EOFError, gzip.BadGzipFile) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{path} is no published experiment, or damaged: {error}") from error
     raise ValueError(f"{path} has format {content['format']}, not {_FORMAT}: it is of another version of the package.")
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from sb3_robust_be.experiments.experiment import Experiment
-from sb3_robust_be.experiments.published import PublishedResults, to_json, write
+from sb3_robust_be.experiments.published import REBUILT, PublishedResults, to_json, write
 from sb3_robust_be.experiments.recording import RecordingResults
 from sb3_robust_be.experiments.reporting import Made, make_report
 from sb3_robust_be.experiments.specs import dumps, loads
 from sb3_robust_be.report import Plot, Report
 from sb3_robust_be.report.plot import Row
+from sb3_robust_be.report.tables import evidence
 
 DIGITS: tuple[int | None, ...] = (4, 6, 9, None)
 """Significant digits of arrays, as few as give the same verdicts, tables and figures"""
@@ -51,10 +52,12 @@ def publish(experiment: Experiment, scale: str, out: Path, folder: Path, made: M
 
 
 def shown(report: Report) -> list[Any]:
-    """The verdicts, tables and failures of a report as they are printed."""
+    """All that a report says in words and tables, as it is printed; but for how its runs were made."""
     verdicts = [str(verdict) for verdict in report.verdicts]
     tables = [[table.name, table.caption, table.header(), table.cells()] for table in report.tables]
-    return [verdicts, tables, list(report.failures)]
+    notes = [note for note in report.notes if not note.startswith(REBUILT)]
+    words = [plot.alt for plot in report.plots]
+    return [verdicts, evidence(report.verdicts), tables, list(report.failures), notes, words]
 
 
 def same_figures(report: Report, other: Report) -> bool:

@@ -37,7 +37,16 @@ def add_publish_options(parser: argparse.ArgumentParser) -> None:
     """
     :param parser: Of ``publish``.
     """
-    parser.add_argument("--to", default=str(FOLDER), metavar="FOLDER", help="(default: the package's own)")
+    parser.add_argument("--to", metavar="FOLDER", help="(default: published in that of --out)")
+    for what in ("versions", "hardware"):
+        parser.add_argument(
+            f"--{what}",
+            nargs="+",
+            type=_pair,
+            default=[],
+            metavar="NAME=VALUE",
+            help=f"{what} that the runs were made with (default: this machine's)",
+        )
 
 
 def run_report(args: argparse.Namespace) -> int:
@@ -70,10 +79,10 @@ def _report_published(args: argparse.Namespace) -> int:
     for experiment, scale in _published_ones(source, args):
         results = load(source, experiment.name, scale)
         page = make_report(experiment, scale, results, results.made)
-        _show(page, scale, args)
+        _show(page, f"{scale}-published", args)
         by_scale.setdefault(scale, []).append(page)
     for scale, pages in by_scale.items():
-        _index(pages, scale, args)
+        _index(pages, f"{scale}-published", args)
     return 0
 
 
@@ -93,17 +102,24 @@ def _published_ones(source: Path, args: argparse.Namespace) -> Iterator[tuple[Ex
     yield from found
 
 
-def _show(page: Report, scale: str, args: argparse.Namespace) -> None:
-    print(report.markdown(page) if args.markdown else report.write(page, _pages(scale, args)))
+def _show(page: Report, kind: str, args: argparse.Namespace) -> None:
+    print(report.markdown(page) if args.markdown else report.write(page, _pages(kind, args)))
 
 
-def _index(pages: list[Report], scale: str, args: argparse.Namespace) -> None:
+def _index(pages: list[Report], kind: str, args: argparse.Namespace) -> None:
     if args.name == ALL and pages and not args.markdown:
-        print(report.write_index(_pages(scale, args), pages))
+        print(report.write_index(_pages(kind, args), pages))
 
 
-def _pages(scale: str, args: argparse.Namespace) -> Path:
-    return Path(args.out) / f"reports-{scale}"
+def _pages(kind: str, args: argparse.Namespace) -> Path:
+    return Path(args.out) / f"reports-{kind}"
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as GPU=H200.")
+    return name, value
 
 
 def run_publish(args: argparse.Namespace) -> int:
@@ -120,7 +136,9 @@ def run_publish(args: argparse.Namespace) -> int:
             continue
         # Without the folder, which is this machine's.
         name = experiment.name if args.name == ALL else Path(args.name).name
-        made = Made(f"sb3-robust-be experiment run {name} --scale {args.scale}")
-        path = publish(experiment, args.scale, folder(args, experiment), Path(args.to), made)
+        versions, hardware = dict(args.versions) or report.versions(), dict(args.hardware) or report.hardware()
+        made = Made(f"sb3-robust-be experiment run {name} --scale {args.scale}", versions, hardware)
+        to = Path(args.to or Path(args.out) / "published")
+        path = publish(experiment, args.scale, folder(args, experiment), to, made)
         print(f"{path} ({path.stat().st_size:,} bytes)")
     return int(missing > 0)

@@ -91,7 +91,8 @@ class Captured:
 
     One by one, launching the two hundred kernels of an update takes longer than running them. A recording reads and
     writes the addresses of its first call: arguments from elsewhere are copied there, and if one that the function
-    changes lies elsewhere, it is recorded anew. The tensors it returns are overwritten by the next call.
+    changes lies elsewhere, it is recorded anew. What it returns, and the arguments of the call that was recorded, are
+    overwritten by the next one.
 
     :param run: Of tensors whose shapes and strides never change; gives tensors. It must not look at their values.
     :param changed: Positions of the arguments that it changes in place.
@@ -114,19 +115,21 @@ class Captured:
         for known, given in zip(self._inputs, inputs, strict=True):
             if known.data_ptr() != given.data_ptr():
                 known.copy_(given)
-        self._recording.replay()  # type: ignore[union-attr]
+        with th.cuda.device(inputs[0].device):
+            self._recording.replay()  # type: ignore[union-attr]
         return self._outputs
 
     def _record(self, inputs: Sequence[th.Tensor]) -> None:
-        # Libraries set themselves up at their first call, which cannot be recorded.
-        stream = th.cuda.Stream()
-        stream.wait_stream(th.cuda.current_stream())
-        with th.cuda.stream(stream):
-            self._run(*map(_copy, inputs))
-        th.cuda.current_stream().wait_stream(stream)
-        self._inputs, self._recording = inputs, th.cuda.CUDAGraph()
-        with th.cuda.graph(self._recording):
-            self._outputs = self._run(*inputs)
+        with th.cuda.device(inputs[0].device):
+            # Libraries set themselves up at their first call, which cannot be recorded.
+            stream = th.cuda.Stream()
+            stream.wait_stream(th.cuda.current_stream())
+            with th.cuda.stream(stream):
+                self._run(*(_copy(x) if i in self._changed else x for i, x in enumerate(inputs)))
+            th.cuda.current_stream().wait_stream(stream)
+            self._inputs, self._recording = inputs, th.cuda.CUDAGraph()
+            with th.cuda.graph(self._recording):
+                self._outputs = self._run(*inputs)
 
 
 def _warn(what: str, error: Exception, remedy: str, depth: int = 0) -> None:

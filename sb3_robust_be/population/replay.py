@@ -11,7 +11,7 @@ import torch as th
 from gymnasium import spaces
 
 from sb3_robust_be.envs.lockstep import Observation, batches
-from sb3_robust_be.population.graphs import Function, trace
+from sb3_robust_be.population.graphs import Captured
 
 NEXT = "next_"
 _SCALARS = {"actions": np.int64, "rewards": np.float32, "dones": np.float32}
@@ -81,7 +81,7 @@ class Replay:
         # numpy's memory is taken when it is written, torch's at once.
         self._records = th.from_numpy(np.empty((n_members * capacity, self._record.itemsize), np.uint8)).to(device)
         self._newest = np.zeros(n_members, self._record)
-        self._graphs: dict[tuple[int, ...], Function] = {}
+        self._graphs: dict[tuple[int, ...], Captured] = {}
 
     def _check_memory(self) -> None:
         needed = self.n_members * self.capacity * self._record.itemsize
@@ -136,16 +136,16 @@ class Replay:
         :return: Tensors by name, shape (members, batch, …); on a CUDA device valid until the next call.
         """
         index = (uniforms * self.size).astype(np.int64) + self.capacity * np.arange(self.n_members)[:, None]
-        inputs = {"records": self._records, "index": th.from_numpy(index).to(self._device)}
+        positions = th.from_numpy(index).to(self._device)
         if self._device.type != "cuda":
-            return self._drawn(inputs)
+            return self._drawn(self._records, positions)
         if index.shape not in self._graphs:
-            self._graphs[index.shape] = trace(self._drawn, inputs)
-        return self._graphs[index.shape](inputs)
+            self._graphs[index.shape] = Captured(self._drawn, changed=())
+        drawn: dict[str, th.Tensor] = self._graphs[index.shape](self._records, positions)
+        return drawn
 
-    def _drawn(self, inputs: dict[str, th.Tensor]) -> dict[str, th.Tensor]:
-        index = inputs["index"]
-        batch = self._split(inputs["records"].index_select(0, index.flatten()).unflatten(0, index.shape))
+    def _drawn(self, records: th.Tensor, index: th.Tensor) -> dict[str, th.Tensor]:
+        batch = self._split(records.index_select(0, index.flatten()).unflatten(0, index.shape))
         return batch | {name: batch[name].to(self._dtype) for name in ("rewards", "dones")}
 
     def __getstate__(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def hardware() -> dict[str, str]:
     found = {"processor": _processor(), "cores": str(os.cpu_count() or "unknown")}
     with contextlib.suppress(AttributeError, OSError, ValueError):
         found["memory"] = f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"
-    return found | {"system": platform.platform()}
+    return found | {"system": f"{platform.system()} {platform.machine()}".strip()}
 
 
 def _processor() -> str:

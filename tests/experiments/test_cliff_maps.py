@@ -191,7 +191,7 @@ def test_what_is_said_of_the_mechanism_follows_from_the_traces(traces, outcome):
             "clipped in 94% of the replayed falls, where its correction is 1.04% of the TD error" in analysis.notes[0]
         )
         assert "at blocked moves it is 31%, and 62% in the last quarter" in analysis.notes[0]
-        assert "QRC 400, QRC-Huber 8.04" in analysis.notes[1]
+        assert "QRC: 400; QRC-Huber: 8.04" in analysis.notes[1]
 
 
 def test_the_mechanisms_figure_shows_the_traces():

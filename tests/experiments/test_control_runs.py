@@ -12,6 +12,7 @@ from sb3_robust_be.evaluation import binned_curve, final_performance
 from sb3_robust_be.experiments import run_units
 from sb3_robust_be.experiments.control import (
     SINGLE,
+    check_environments,
     control_spec,
     load_curves,
     load_finals,
@@ -44,7 +45,7 @@ TINY = {
 
 def tiny(algorithm="qrc_huber", seed=0, steps=150, **more):
     arguments = {**TINY, **more.pop("arguments", {})}
-    return control_spec(algorithm, "CartPole-v1", steps, seed, arguments, **more)
+    return control_spec(algorithm, more.pop("env", "CartPole-v1"), steps, seed, arguments, **more)
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +142,20 @@ def test_units_are_as_large_as_the_networks_are_best_with(net_arch, largest):
     assert max(map(len, units)) <= largest < 2 * max(map(len, units))
     assert len(units) == -(-100 // largest)
     assert max(map(len, make_units(specs, 1, largest=7))) <= 7
+
+
+@pytest.mark.parametrize(
+    ("groups", "jobs", "parts"), [(20, 16, 40), (5, 16, 20), (3, 2, 6), (1, 8, 8), (4, 2, 4), (9, 2, 9)]
+)
+def test_parts_keep_every_process_busy(groups, jobs, parts):
+    specs = [tiny(env=f"Env{group}-v0", seed=s) for group in range(groups) for s in range(10)]
+    assert len(make_units(specs, jobs)) == parts
+
+
+def test_environments_are_tried_before_the_work():
+    check_environments([tiny(), {"function": "linear"}])
+    with pytest.raises(ValueError, match=r"Nowhere-v0 cannot be made here: .*Install what it needs"):
+        check_environments([tiny(env="Nowhere-v0")])
 
 
 def test_choices_are_units_of_their_own():

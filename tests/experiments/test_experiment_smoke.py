@@ -29,13 +29,13 @@ def test_smoke(name, tmp_path, capsys):
     assert sum(path.stat().st_size for path in published.iterdir()) < 100_000
     shutil.rmtree(results.out)
     assert cli.main(["experiment", "report", *arguments, "--from", str(published)]) == 0
-    page = (tmp_path / "reports-smoke" / f"{name}.html").read_text(encoding="utf-8")
+    page = (tmp_path / "reports-smoke-published" / f"{name}.html").read_text(encoding="utf-8")
     assert page.count("<svg") >= 1
     assert "Rebuilt from the summaries" in page
     # Every claim's verdict, figure and table is on the page.
     assert all(plot.name in page for plot in analysis.plots)
     assert page.count("<table") >= len(analysis.tables)
-    beside = tmp_path / "reports-smoke" / name
+    beside = tmp_path / "reports-smoke-published" / name
     assert {f"{plot.name}.csv" for plot in analysis.plots} <= {path.name for path in beside.iterdir()}
     # As from the runs.
     for table in (report.verdict_table(analysis.verdicts), *analysis.tables):

@@ -15,7 +15,6 @@ from stable_baselines3.common.monitor import Monitor
 from sb3_robust_be.envs.lockstep import batches
 from sb3_robust_be.evaluation.returns import per_step_returns
 from sb3_robust_be.population import replay as replay_module
-from sb3_robust_be.population.graphs import trace
 from sb3_robust_be.population.replay import Replay, available_memory, nested
 from sb3_robust_be.population.returns import EpisodeLog
 
@@ -80,15 +79,6 @@ def test_samples_are_of_the_newest_transitions(steps):
     buffer = numbered(5, 3, steps)
     assert drawn_steps(buffer) == list(range(max(0, steps - 5), steps))
     assert (buffer.size, buffer.position) == (min(steps, 5), steps % 5)
-
-
-def test_draws_are_what_their_graph_draws():
-    """On a CUDA device it is the graph that draws."""
-    buffer = numbered(6, 2, 6)
-    inputs = {"records": buffer._records, "index": th.tensor([[0, 3, 5], [6, 11, 8]])}
-    graph, direct = trace(buffer._drawn, inputs), buffer._drawn(inputs)
-    th.testing.assert_close(graph(inputs), direct, rtol=0, atol=0)
-    assert direct["actions"][..., 0].tolist() == [[0, 3, 5], [100, 105, 102]]
 
 
 @pytest.mark.parametrize("steps", [3, 5, 7, 11])

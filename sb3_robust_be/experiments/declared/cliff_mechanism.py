@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sb3_robust_be import report
 from sb3_robust_be.evaluation import Verdict, fails_more, greater
 from sb3_robust_be.experiments.cliff_trace import GROUPS
+from sb3_robust_be.experiments.declared.control_report import holm_adjusted
 from sb3_robust_be.experiments.experiment import Analysis
 
 Floats = NDArray[np.float64]
@@ -102,8 +103,8 @@ def _mean(x: Floats) -> float | None:
 
 
 def _first(x: Floats) -> Floats:
-    """Each run's mean over the first quarter of the points, of those with a value."""
-    return np.ma.masked_invalid(x[:, : max(1, x.shape[1] // 4)]).mean(axis=1).filled(0.0)
+    """Each run's mean over the first quarter of the points, of those with a value; NaN without any."""
+    return np.ma.masked_invalid(x[:, : max(1, x.shape[1] // 4)]).mean(axis=1).filled(np.nan)
 
 
 def _last(x: Floats) -> Floats:
@@ -118,16 +119,20 @@ def _verdicts(
     rng: np.random.Generator,
 ) -> list[Verdict]:
     qrc, huber, without = stacked["qrc"], stacked["qrc_huber"], stacked[UNCORRECTED]
-    return [
+    clipped = _first(huber["clipped"][..., _FALLS])
+    ratios = np.stack([_first(huber["ratio"][..., group]) for group in (_BLOCKED, _FALLS)])
+    # Without the runs that did not fall.
+    at_blocked, at_falls = ratios[:, np.isfinite(ratios).all(axis=0)]
+    found = [
         greater(
             "In the first quarter of the steps QRC-Huber's h is clipped in more than half of the falls",
-            _first(huber["clipped"][..., _FALLS]),
+            clipped[np.isfinite(clipped)],
             0.5,
         ),
         greater(
             "In the first quarter QRC-Huber's |γz|/|δ| is larger at blocked moves than at falls",
-            _first(huber["ratio"][..., _BLOCKED]),
-            _first(huber["ratio"][..., _FALLS]),
+            at_blocked,
+            at_falls,
             method="paired",
         ),
         greater(
@@ -166,14 +171,15 @@ def _verdicts(
             ~solved["dqn"],
         ),
     ]
+    return holm_adjusted(found)
 
 
 def _sentences(stacked: Mapping[str, dict[str, Floats]]) -> list[str]:
     huber = stacked["qrc_huber"]
-    first = {name: np.median(_first(huber[name]), axis=0) for name in ("clipped", "ratio")}
-    late = np.median(_last(huber["ratio"][..., _BLOCKED]))
-    values = ", ".join(
-        f"{report.label(name)} {np.median(_last(of['start_value'])):.3g}" for name, of in stacked.items()
+    first = {name: np.nanmedian(_first(huber[name]), axis=0) for name in ("clipped", "ratio")}
+    late = np.nanmedian(_last(huber["ratio"][..., _BLOCKED]))
+    values = "; ".join(
+        f"{report.label(name)}: {np.median(_last(of['start_value'])):.3g}" for name, of in stacked.items()
     )
     return [
         f"In the first quarter of the steps QRC-Huber's h is clipped in {first['clipped'][_FALLS]:.0%} of the replayed "

@@ -46,14 +46,27 @@ def control_analysis(preset: ControlPreset, results: Results) -> Analysis:
                 caption="Selection seeds; other settings at their best for each step size.",
             )
         )
-    notes = [
-        f"Settings were chosen on {preset.selection_seeds} seeds from 10 000 on; what is reported are other seeds, "
-        "from 0 on. Runs without a return (diverged, crashed, or without the end of an episode in the last quarter) "
-        "count as the lowest return of the domain in means and their tests.",
-        f"Runs have {preset.steps:g} of the paper's steps, and there are {preset.seeds} seeds.",
-        *([preset.note] if preset.note else []),
-    ]
+    notes = [*_sizes(preset), *([preset.note] if preset.note else [])]
     return Analysis(plots=plots, tables=[returns_table(preset, results, rng)], notes=notes)
+
+
+def _sizes(preset: ControlPreset) -> list[str]:
+    by_domain = [
+        f"{preset.domain(key).name} {preset.steps_of(key)} steps, {len(preset.reported_seeds(key))} seeds"
+        for key in preset.domains
+    ]
+    chosen = any(len(settings_of(dict(contender.grid))) > 1 for contender in preset.contenders)
+    counts = {preset.selection_seeds_of.get(key, preset.selection_seeds) for key in preset.domains}
+    return [
+        *(
+            [f"Settings were chosen on {' or '.join(map(str, sorted(counts)))} other seeds, from 10 000 on."]
+            if chosen
+            else []
+        ),
+        "Runs without a return (diverged, crashed, or without the end of an episode in the last quarter) count as the "
+        "lowest return of the domain in means and their tests.",
+        f"Runs: {'; '.join(by_domain)}.",
+    ]
 
 
 def _points(steps: int) -> np.ndarray:

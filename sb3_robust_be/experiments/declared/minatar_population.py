@@ -38,8 +38,7 @@ PRESETS = {
         10,
         1,
         "Much shorter than the paper's 5 million steps, with one setting per algorithm and ten seeds; ε reaches 0.1 at "
-        "step 100 000. For a GPU, with about as many processes as it has cores (--jobs); without one the single agents "
-        "of minatar are as fast.",
+        "step 100 000. For a GPU, with about as many processes as it has cores (--jobs).",
         stacked=True,
         device="auto",
         exploration_fraction=100_000 / 130_000,

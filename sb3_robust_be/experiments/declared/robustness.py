@@ -237,7 +237,7 @@ EXPERIMENT = Experiment(
             "Which DQN is the reference on Cliff World?",
             ("with a target network refreshed every 64 steps and its Huber loss", "the best of a sweep"),
             "with a target network refreshed every 64 steps and its Huber loss",
-            "it is SB3's, untuned like the others; it sees what the alternative sees.",
+            "it is SB3's, with a step size chosen as the others'; it sees what the alternative sees.",
         ),
     ),
 )

@@ -1,0 +1,89 @@
+"""What the shipped configurations choose is what the published experiments chose, and reached with it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+import yaml
+
+from sb3_robust_be import zoo
+from sb3_robust_be.experiments.control_grid import cells, finals, selection_scores
+from sb3_robust_be.experiments.declared import load_declared
+from sb3_robust_be.experiments.published import FOLDER, load
+
+SMALL = {
+    "cart-pole": "CartPole-v1",
+    "acrobot": "Acrobot-v1",
+    "mountain-car": "RobustBE/MountainCar1000-v0",
+    "lunar-lander": "LunarLander-v3",
+    "cliff-world": "RobustBE/CliffWorld-v0",
+}
+SOURCES = {
+    "qrc": {"control": ["qrc"]},
+    "qlc": {"control": ["qlc"]},
+    "sbeed": {"control": ["sbeed"]},
+    # Where there is a sweep of thresholds, it is what chooses.
+    "qrc_huber": {"control": ["qrc_huber"], "threshold": None},
+    "gq": {"saddlepoint": ["gq"]},
+    "gq_huber": {"saddlepoint": ["gq_huber"]},
+    "dqn": {"target-networks": ["dqn, refresh 50", "dqn, refresh 500"]},
+}
+NUMBER = r"(-?[\d.]+) \[-?[\d.]+, -?[\d.]+\]"
+
+
+@cache
+def published_cells(name):
+    preset, results = load_declared(name).preset("laptop"), load(FOLDER, name, "laptop")
+    return preset, results, cells(preset, results), finals(preset, results)
+
+
+def evidence(name, labels):
+    """By domain what the selection seeds prefer, arguments of the contender included, and its reported runs."""
+    preset, results, chosen, runs = published_cells(name)
+    contenders = [c for c in preset.contenders if labels is None or c.label in labels]
+    for key in preset.domains:
+        scores = [selection_scores(preset, key, contender, results).max() for contender in contenders]
+        best = contenders[int(np.argmax(scores))]
+        yield key, {**best.choices, **chosen[key, best.label].setting}, runs[preset.domain(key).name][best.label]
+
+
+def cases():
+    for algorithm, sources in SOURCES.items():
+        for key in SMALL:
+            of_key = [name for name in sources if key in load_declared(name).preset("laptop").domains]
+            if of_key:
+                yield algorithm, key, of_key[-1]
+
+
+def entry_lines(algorithm, env):
+    text = zoo.config_file(algorithm).read_text(encoding="utf-8")
+    return text.partition(f"\n{env}:")[2].partition("\n\n")[0]
+
+
+@pytest.mark.parametrize(("algorithm", "key", "name"), cases())
+def test_chosen_settings(algorithm, key, name):
+    entry = yaml.safe_load(zoo.config_file(algorithm).read_text(encoding="utf-8"))[SMALL[key]]
+    setting, runs = next((s, r) for k, s, r in evidence(name, SOURCES[algorithm][name]) if k == key)
+    assert {argument: entry[argument] for argument in setting} == setting
+    found = re.search(rf"# {name}: {NUMBER} at [\d ]+ steps, (\d+) seeds", entry_lines(algorithm, SMALL[key]))
+    assert found, entry_lines(algorithm, SMALL[key])
+    assert int(found[2]) == len(runs)
+    assert float(found[1]) == pytest.approx(np.nanmean(runs), rel=0.05, abs=0.6)
+
+
+@pytest.mark.parametrize("algorithm", ["qrc", "qrc_huber", "qlc", "dqn"])
+def test_minatar_returns(algorithm):
+    *_, runs = published_cells("minatar-population")
+    for game, own in runs.items():
+        lines = entry_lines(algorithm, f"MinAtar/{game}-v0")
+        found = re.search(rf"# minatar-population: {NUMBER} at 130 000 steps, (\d+) seeds", lines)
+        assert found, lines
+        assert (float(found[1]), int(found[2])) == (pytest.approx(own[algorithm].mean(), rel=0.05), len(own[algorithm]))
+
+
+@pytest.mark.parametrize("env", [*SMALL.values(), *(f"MinAtar/{game}-v0" for game in ("Asterix", "Breakout"))])
+def test_one_file_says_start_here(env):
+    assert sum("# Start here" in entry_lines(algorithm, env) for algorithm in SOURCES) == 1
