@@ -48,11 +48,11 @@ PRESETS = {
         seeds=30,
         selection_seeds=5,
         steps=0.4,
-        steps_by_domain={"lunar-lander": 0.2},
+        steps_by_domain={"lunar-lander": 0.16},
         seeds_of={"lunar-lander": 5},
         selection_seeds_of={"lunar-lander": 1},
         note="Thinner than the paper's: three of six step sizes, a refresh of 64 steps, SBEED at four of its settings "
-        "and one step size; on Lunar Lander (extra box2d) 0.2 of the paper's steps, five seeds, and one that chooses "
+        "and one step size; on Lunar Lander (extra box2d) 0.16 of the paper's steps, five seeds, and one that chooses "
         "the settings.",
     ),
     "paper": ControlPreset(DOMAINS, _all(c.RATES, c.REFRESH, c.sbeed(c.RATES)), seeds=100, selection_seeds=10),
