@@ -55,7 +55,7 @@ class ControlPreset:
     seeds_of: Mapping[str, int] = field(default_factory=dict)
     """Other numbers of reported seeds by domain"""
     selection_seeds_of: Mapping[str, int] = field(default_factory=dict)
-    """Other numbers of selection seeds by domain"""
+    """Other numbers of selection seeds by domain; 0: nothing is chosen, contenders have their first setting"""
     one_setting: bool = False
     """Whether a contender has one setting for all domains (the paper's MinAtar) or one for each"""
     compile: bool = True
@@ -103,9 +103,13 @@ class ControlPreset:
 
     def selection_specs(self, key: str, contender: Contender) -> dict[str, list[Spec]]:
         """Runs of each setting on the selection seeds, by the setting as JSON."""
-        count = self.selection_seeds_of.get(key, self.selection_seeds)
-        seeds = range(FIRST_SELECTION_SEED, FIRST_SELECTION_SEED + count)
+        seeds = self.selecting_seeds(key)
         return {dumps(s, "setting"): self.specs(key, contender, s, seeds) for s in settings_of(dict(contender.grid))}
+
+    def selecting_seeds(self, key: str) -> range:
+        """Seeds that choose settings for a domain."""
+        count = self.selection_seeds_of.get(key, self.selection_seeds)
+        return range(FIRST_SELECTION_SEED, FIRST_SELECTION_SEED + count)
 
     def reported_seeds(self, key: str) -> range:
         """Fresh seeds for a domain."""
@@ -172,9 +176,10 @@ def selection_scores(preset: ControlPreset, key: str, contender: Contender, resu
     :param results: With all its selection runs ended.
     :return: Shape (settings,), in the order of :func:`~sb3_robust_be.experiments.grids.settings_of`.
     """
-    if len(settings_of(dict(contender.grid))) == 1:
-        return np.zeros(1)
-    runs = {s: load_finals(results, specs) for s, specs in preset.selection_specs(key, contender).items()}
+    selection = preset.selection_specs(key, contender)
+    if len(selection) == 1 or not any(selection.values()):
+        return np.zeros(len(selection))
+    runs = {s: load_finals(results, specs) for s, specs in selection.items()}
     return np.array([own.mean() for own in lowest_for_failed(runs).values()])
 
 

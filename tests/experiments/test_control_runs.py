@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -227,6 +228,16 @@ def test_one_setting_for_all_domains_goes_by_ranks():
     found = cells(shared, Made(lambda spec: scale[spec["env"]] * spec["arguments"]["learning_rate"]))
     # Two of three domains prefer 0.2; by means, Acrobot would decide.
     assert {found[key, "fast"].setting["learning_rate"] for key in shared.domains} == {0.2}
+
+
+def test_domains_may_have_sizes_of_their_own_and_choose_nothing():
+    own = replace(PRESET, steps=0.5, steps_by_domain={"acrobot": 0.1}, selection_seeds_of={"acrobot": 0})
+    assert (own.steps_of("cart-pole"), own.steps_of("acrobot")) == (50_000, 10_000)
+    selection, _ = list(stages(own, Made(by_rate)))
+    assert {spec["env"] for spec in selection} == {"CartPole-v1"}
+    found = cells(own, Made(by_rate))
+    assert found["cart-pole", "fast"].setting == {"learning_rate": 0.2}
+    assert found["acrobot", "fast"].setting == {"learning_rate": 0.1}, "the first"
 
 
 def test_a_diverged_run_spoils_its_setting():

@@ -56,13 +56,9 @@ def _sizes(preset: ControlPreset) -> list[str]:
         for key in preset.domains
     ]
     chosen = any(len(settings_of(dict(contender.grid))) > 1 for contender in preset.contenders)
-    counts = {preset.selection_seeds_of.get(key, preset.selection_seeds) for key in preset.domains}
+    counts = sorted({len(preset.selecting_seeds(key)) for key in preset.domains} - {0}) if chosen else []
     return [
-        *(
-            [f"Settings were chosen on {' or '.join(map(str, sorted(counts)))} other seeds, from 10 000 on."]
-            if chosen
-            else []
-        ),
+        *([f"Settings were chosen on {' or '.join(map(str, counts))} other seeds, from 10 000 on."] if counts else []),
         "Runs without a return (diverged, crashed, or without the end of an episode in the last quarter) count as the "
         "lowest return of the domain in means and their tests.",
         f"Runs: {'; '.join(by_domain)}.",
@@ -170,7 +166,7 @@ def _short(value: Any) -> str:
 def _sensitivities(preset: ControlPreset, results: Results) -> dict[str, dict[str, dict[float, np.ndarray]]]:
     """By domain, label and step size: the best over the other settings on the selection seeds."""
     found: dict[str, dict[str, dict[float, np.ndarray]]] = {}
-    for key in preset.domains:
+    for key in filter(preset.selecting_seeds, preset.domains):
         for contender in preset.contenders:
             settings = settings_of(dict(contender.grid))
             if len(contender.grid.get("learning_rate", ())) < 2:
