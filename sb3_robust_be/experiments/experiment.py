@@ -29,6 +29,9 @@ class Reading(NamedTuple):
 class Results:
     """The finished runs in a folder.
 
+    What it returns is to be read, by key, and not to be changed: that of a published summary has only the entries that
+    the report read when it was published.
+
     :param out: The folder.
     """
 

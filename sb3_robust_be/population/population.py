@@ -51,7 +51,8 @@ class Population:
 
     Lists are possible for numbers (``learning_rate``, ``huber_threshold``, ``h_regularization``,
     ``h_learning_rate_ratio``, ``temperature``, ``eta``, ``gamma``, ``tau``, the three ``exploration_…``,
-    ``target_update_interval`` and ``max_grad_norm``) and for ``projection``, ``limit``, ``h_target`` and ``behaviour``.
+    ``target_update_interval`` and ``max_grad_norm``) and for ``projection``, ``limit``, ``h_target``, ``h_averaging``,
+    ``h_decoupled_weight_decay`` and ``behaviour``.
     Members with and without target network (an interval of 0 or ``None``), or with other choices, are stacked apart.
 
     DQN is SB3's, with its loss and its target network, and takes ``huber_threshold`` as well (1 is SB3's loss, ``None``
