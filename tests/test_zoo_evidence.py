@@ -31,6 +31,7 @@ SOURCES = {
     "gq_huber": {"saddlepoint": ["gq_huber"]},
     "dqn": {"target-networks": ["dqn, refresh 50", "dqn, refresh 500"]},
 }
+GAMES = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
 NUMBER = r"(-?[\d.]+) \[-?[\d.]+, -?[\d.]+\]"
 
 
@@ -84,6 +85,6 @@ def test_minatar_returns(algorithm):
         assert (float(found[1]), int(found[2])) == (pytest.approx(own[algorithm].mean(), rel=0.05), len(own[algorithm]))
 
 
-@pytest.mark.parametrize("env", [*SMALL.values(), *(f"MinAtar/{game}-v0" for game in ("Asterix", "Breakout"))])
+@pytest.mark.parametrize("env", [*SMALL.values(), *(f"MinAtar/{game}-v0" for game in GAMES)])
 def test_one_file_says_start_here(env):
     assert sum("# Start here" in entry_lines(algorithm, env) for algorithm in SOURCES) == 1
