@@ -195,12 +195,12 @@ def test_dqn_is_not_clipped():
 
 
 @pytest.mark.slow
-def test_cart_pole_is_learned_with_the_shipped_configuration():
+def test_cart_pole_is_learned_with_the_shipped_configuration(tmp_path):
     """The experiments' measure over the last quarter of 20 000 of the 100 000 steps, on seeds of no experiment."""
     returns = []
     for seed in (77, 78):
         # Compiled, for time: `test_compiled.py` shows that the numbers are the same.
-        model = make_model("qrc_huber", "CartPole-v1", "unused", seed, compile=True)
+        model = make_model("qrc_huber", "CartPole-v1", tmp_path, seed, compile=True)
         model.learn(20_000)
         episodes = model.get_env().envs[0]
         lengths, rewards = np.array(episodes.get_episode_lengths()), np.array(episodes.get_episode_rewards())
