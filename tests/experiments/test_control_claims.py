@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_results import Made
 
 from sb3_robust_be.evaluation import Outcome, bimodal, greater, holm, narrower
 from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, areas, cells
 from sb3_robust_be.experiments.declared import control, control_claims, load_declared, minatar, saddlepoint, threshold
 from sb3_robust_be.experiments.declared import target_networks as targets
 from sb3_robust_be.experiments.declared.control_report import holm_adjusted, returns_table, unresolved_if_lost
-from sb3_robust_be.experiments.experiment import Results
 
 HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
 
@@ -240,17 +240,6 @@ def test_minatar():
 
 
 # --- choice and table ---
-
-
-class Made(Results):
-    """Results from a rule instead of runs."""
-
-    def __init__(self, rule):
-        super().__init__("nowhere")
-        self.rule = rule
-
-    def of(self, specs):
-        return [self.rule(spec) for spec in specs]
 
 
 def made(final, auc=0.0, diverged_at=None):

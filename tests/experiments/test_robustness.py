@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_results import Made
 
 from sb3_robust_be.evaluation import Outcome, holm, welch_t
 from sb3_robust_be.experiments.control import make_agent
@@ -25,17 +26,6 @@ def runs(mean, spread=1.0, n=30, seed=0):
 
 def lost(values, n):
     return np.where(np.arange(len(values)) < n, np.nan, values)
-
-
-class Made(Results):
-    """The same result for every run of an algorithm's arguments."""
-
-    def __init__(self, rule):
-        super().__init__("nowhere")
-        self.rule = rule
-
-    def of(self, specs):
-        return [self.rule(spec) for spec in specs]
 
 
 # --- what is run ---

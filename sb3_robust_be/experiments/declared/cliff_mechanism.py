@@ -118,12 +118,17 @@ def _verdicts(
     solved: Mapping[str, np.ndarray],
     rng: np.random.Generator,
 ) -> list[Verdict]:
-    qrc, huber, without = stacked["qrc"], stacked["qrc_huber"], stacked[UNCORRECTED]
+    found = [*_first_quarter(stacked["qrc"], stacked["qrc_huber"]), *_last_quarter(stacked, scores, solved, rng)]
+    return holm_adjusted(found)
+
+
+def _first_quarter(qrc: Mapping[str, Floats], huber: Mapping[str, Floats]) -> list[Verdict]:
+    """How corrections work at falls and at blocked moves."""
     clipped = _first(huber["clipped"][..., _FALLS])
     ratios = np.stack([_first(huber["ratio"][..., group]) for group in (_BLOCKED, _FALLS)])
     # Without the runs that did not fall.
     at_blocked, at_falls = ratios[:, np.isfinite(ratios).all(axis=0)]
-    found = [
+    return [
         greater(
             "In the first quarter of the steps QRC-Huber's h is clipped in more than half of the falls",
             clipped[np.isfinite(clipped)],
@@ -146,6 +151,18 @@ def _verdicts(
             _first(huber["push"][..., _FALLS]),
             method="paired",
         ),
+    ]
+
+
+def _last_quarter(
+    stacked: Mapping[str, dict[str, Floats]],
+    scores: Mapping[str, Floats],
+    solved: Mapping[str, np.ndarray],
+    rng: np.random.Generator,
+) -> list[Verdict]:
+    """Where they leave the agents, against those without a correction and DQN."""
+    huber, without = stacked["qrc_huber"], stacked[UNCORRECTED]
+    return [
         *(
             greater(
                 f"In the last quarter {report.label(name)}'s value of the start is higher than without the correction",
@@ -171,7 +188,6 @@ def _verdicts(
             ~solved["dqn"],
         ),
     ]
-    return holm_adjusted(found)
 
 
 def _sentences(stacked: Mapping[str, dict[str, Floats]]) -> list[str]:

@@ -133,39 +133,35 @@ def minatar_verdicts(pooled: Mapping[str, np.ndarray]) -> list[Verdict]:
     return [verdict for both in pairs for verdict in both]
 
 
-READINGS = (
-    Reading(
-        "Whose runs scale the returns?",
-        ("the algorithms compared", "a wider pool: the published averages are 0.453, not 0.5"),
-        "the algorithms compared",
-        "the wider pool is unknown, so that order and significance can be compared, and the values cannot.",
-    ),
-    Reading(
-        "How is the one setting chosen?",
-        (
-            "mean scaled AUC of five runs per game (appendix)",
-            "mean rank over games of the return, last 25 % of steps",
-        ),
-        "mean rank",
-        "ranks need no pool of reference; the paper's size has its five selection seeds, laptop nothing to choose.",
-    ),
-    Reading(
-        "Which return is scaled?",
-        ("the AUC (appendix: the same procedure as for the choice)", "that of the last 25 % of steps"),
-        "that of the last 25 % of steps",
-        "table 1 says average scaled return, and the last quarter is the measure of the other experiments.",
-    ),
-)
-
-CLAIMS = ("QRC-Huber (0.53) is above QRC (0.47), and both are above DQN (0.36), in scaled return.",)
-
 EXPERIMENT = Experiment(
     name="minatar",
     figure="table 1",
     summary="MinAtar: five games, one setting for all",
-    claims=CLAIMS,
+    claims=("QRC-Huber (0.53) is above QRC (0.47), and both are above DQN (0.36), in scaled return.",),
     presets=PRESETS,
     stages=stages,
     analyse=analyse,
-    readings=READINGS,
+    readings=(
+        Reading(
+            "Whose runs scale the returns?",
+            ("the algorithms compared", "a wider pool: the published averages are 0.453, not 0.5"),
+            "the algorithms compared",
+            "the wider pool is unknown, so that order and significance can be compared, and the values cannot.",
+        ),
+        Reading(
+            "How is the one setting chosen?",
+            (
+                "mean scaled AUC of five runs per game (appendix)",
+                "mean rank over games of the return, last 25 % of steps",
+            ),
+            "mean rank",
+            "ranks need no pool of reference; the paper's size has its five selection seeds, laptop nothing to choose.",
+        ),
+        Reading(
+            "Which return is scaled?",
+            ("the AUC (appendix: the same procedure as for the choice)", "that of the last 25 % of steps"),
+            "that of the last 25 % of steps",
+            "table 1 says average scaled return, and the last quarter is the measure of the other experiments.",
+        ),
+    ),
 )

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sb3_robust_be.experiments.control_grid import stages
-from sb3_robust_be.experiments.declared.minatar import (
-    CLAIMS,
-    RATES,
-    READINGS,
-    REFRESH,
-    STEPS,
-    analyse,
-    contenders,
-    preset,
-)
-from sb3_robust_be.experiments.experiment import Experiment
+from sb3_robust_be.experiments.declared.minatar import EXPERIMENT as MINATAR
+from sb3_robust_be.experiments.declared.minatar import RATES, REFRESH, STEPS, contenders, preset
 
 PRESETS = {
     "smoke": replace(
@@ -46,13 +36,9 @@ PRESETS = {
     "paper": preset(STEPS, contenders(RATES, REFRESH), 30, 5, stacked=True, device="auto"),
 }
 
-EXPERIMENT = Experiment(
+EXPERIMENT = replace(
+    MINATAR,
     name="minatar-population",
-    figure="table 1",
     summary="MinAtar by populations on a GPU: five games, one setting for all",
-    claims=CLAIMS,
     presets=PRESETS,
-    stages=stages,
-    analyse=analyse,
-    readings=READINGS,
 )
