@@ -198,9 +198,7 @@ def train_single(specs: Sequence[Spec], writers: Sequence[RunWriter], report_pro
         within = np.cumsum(lengths) <= spec["steps"]
         episodes = _Episodes(lengths[within], returns[within], sum(progress.going_on), len(progress.going_on))
         share = {"seconds": time.time() - started, "members": 1}
-        _write(
-            writer, spec, _Episodes(lengths[within], returns[within], *last), None if finite else spec["steps"], share
-        )
+        _write(writer, spec, episodes, None if finite else spec["steps"], share)
         env.close()
 
 
