@@ -36,13 +36,21 @@ from sb3_robust_be.evaluation.profiles import (
     suite_mean,
     to_rliable,
 )
-from sb3_robust_be.evaluation.returns import area_under_curve, binned_curve, final_performance, per_step_returns
+from sb3_robust_be.evaluation.returns import (
+    CountedEpisodes,
+    area_under_curve,
+    binned_curve,
+    final_performance,
+    per_step_returns,
+    with_unfinished,
+)
 from sb3_robust_be.evaluation.shapes import bimodal, narrower, spread_ratio
 from sb3_robust_be.evaluation.verdicts import Outcome, Verdict, combined, computed
 
 __all__ = [
     "Band",
     "Comparison",
+    "CountedEpisodes",
     "Interval",
     "MeanError",
     "Outcome",
@@ -84,5 +92,6 @@ __all__ = [
     "t_interval",
     "to_rliable",
     "welch_t",
+    "with_unfinished",
     "worst_decile_mean",
 ]

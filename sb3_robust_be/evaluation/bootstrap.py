@@ -136,10 +136,12 @@ def mean_band(
 ) -> Band:
     """Mean learning curve with pointwise percentile bootstrap intervals over whole runs (paper, figure of MinAtar).
 
-    A run without a value (NaN) at a point is left out there; a point that no run has is NaN. One run per game gives
-    a NaN band.
+    A point at which a run has no value (NaN) has none either: the mean of the other runs there would be one of other
+    runs than at the neighbouring points, and a curve through both would move without any run doing so. One run per
+    game gives a NaN band.
 
     :param curves: Shape (runs, points), or that for each game: then the mean over games of their means, stratified.
+        Leave out runs that have failed.
     :raises ValueError: Curves of the wrong shape, of no run, infinite, or of different lengths over games.
     """
     check_level(level)
@@ -177,8 +179,5 @@ def _curves(name: str, values: ArrayLike) -> Floats:
 
 
 def _weighted_means(weights: Floats, curves: Floats) -> Floats:
-    """Means of the curves (runs, points) under each row of weights (rows, runs), over the runs that have a value."""
-    present = np.isfinite(curves)
-    total = weights @ present
-    sums = weights @ np.where(present, curves, 0.0)
-    return np.divide(sums, total, out=np.full_like(sums, np.nan), where=total > 0)
+    """Means of the curves (runs, points) under each row of weights (rows, runs); NaN where a run has none."""
+    return (weights @ curves) / weights.sum(axis=1, keepdims=True)

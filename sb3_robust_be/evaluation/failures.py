@@ -20,7 +20,7 @@ FRACTION_METHODS: tuple[str, ...] = ("wilson", "exact")
 def failed(values: ArrayLike, *, below: float | None = None, marked: ArrayLike | None = None) -> Flags:
     """Whether each run failed: its value is not finite, lies below a threshold, or the run is marked.
 
-    :param values: Shape (runs,); NaN or infinite for a run that diverged or never ended an episode.
+    :param values: Shape (runs,); NaN or infinite for a run that diverged or stopped with an error.
     :param below: Values less than this are failures; ``None``: no finite value is.
     :param marked: Booleans (runs,): runs known to have failed, whatever their value.
     """

@@ -7,12 +7,13 @@ import io
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sb3_robust_be.evaluation import area_under_curve, binned_curve, final_performance
+from sb3_robust_be.evaluation import area_under_curve, binned_curve, final_performance, with_unfinished
 from sb3_robust_be.experiments.experiment import Results
+from sb3_robust_be.experiments.parts import NotPublishedError
 from sb3_robust_be.experiments.specs import Spec
 from sb3_robust_be.experiments.writer import RunWriter
 from sb3_robust_be.files import write_atomically
@@ -156,8 +157,9 @@ def finish_members(population: Population, specs: Sequence[Spec], writers: Seque
     """
     share = {"seconds": seconds / len(specs), "members": len(specs)}
     failed_at = population.failed_at.tolist()
-    for writer, spec, episodes, step in zip(writers, specs, population.returns, failed_at, strict=True):
-        _write(writer, spec, episodes.lengths, episodes.returns, step if step >= 0 else None, share)
+    going_on = zip(*(values.tolist() for values in population.unfinished), strict=True)
+    for writer, spec, own, last, step in zip(writers, specs, population.returns, going_on, failed_at, strict=True):
+        _write(writer, spec, _Episodes(own.lengths, own.returns, *last), step if step >= 0 else None, share)
 
 
 def train_single(specs: Sequence[Spec], writers: Sequence[RunWriter], report_progress: ReportProgress) -> None:
@@ -173,11 +175,15 @@ def train_single(specs: Sequence[Spec], writers: Sequence[RunWriter], report_pro
     from stable_baselines3.common.monitor import Monitor
 
     class Progress(BaseCallback):
-        def __init__(self, before: int) -> None:
+        def __init__(self, before: int, steps: int, env: Monitor) -> None:
             super().__init__()
-            self.before = before
+            self.before, self.steps, self.env = before, steps, env
+            self.going_on: list[float] = []
 
         def _on_step(self) -> bool:
+            # SB3 trains whole rollouts, so this is not always the last step.
+            if self.num_timesteps == self.steps:
+                self.going_on = list(self.env.rewards)
             report_progress((self.before + self.num_timesteps / self.locals["total_timesteps"]) / len(specs))
             return True
 
@@ -185,11 +191,14 @@ def train_single(specs: Sequence[Spec], writers: Sequence[RunWriter], report_pro
         started = time.time()
         env = Monitor(gym.make(spec["env"], **spec["env_kwargs"]))
         model = _single_agent(spec, env)
-        model.learn(spec["steps"], callback=Progress(i), progress_bar=False)
+        progress = Progress(i, spec["steps"], env)
+        model.learn(spec["steps"], callback=progress, progress_bar=False)
         finite = all(bool(p.isfinite().all()) for p in model.policy.parameters() if isinstance(p, th.Tensor))
         lengths, returns = np.array(env.get_episode_lengths(), int), np.array(env.get_episode_rewards())
+        within = np.cumsum(lengths) <= spec["steps"]
+        episodes = _Episodes(lengths[within], returns[within], sum(progress.going_on), len(progress.going_on))
         share = {"seconds": time.time() - started, "members": 1}
-        _write(writer, spec, lengths, returns, None if finite else spec["steps"], share)
+        _write(writer, spec, episodes, None if finite else spec["steps"], share)
         env.close()
 
 
@@ -219,28 +228,36 @@ def _single_agent(spec: Spec, env: Any) -> Any:
     return classes[spec["algorithm"]](spec["policy"], env, seed=spec["seed"], **arguments)
 
 
-def _write(
-    writer: RunWriter,
-    spec: Spec,
-    lengths: np.ndarray,
-    returns: np.ndarray,
-    diverged_at: int | None,
-    share: dict[str, Any],
-) -> None:
+class _Episodes(NamedTuple):
+    """Of a run, within its steps."""
+
+    lengths: np.ndarray
+    """Of those that ended"""
+    returns: np.ndarray
+    """Theirs"""
+    unfinished_return: float
+    """Of the one in which the run stopped, so far"""
+    unfinished_length: int
+    """0 if it stopped at the end of one"""
+
+
+def _write(writer: RunWriter, spec: Spec, episodes: _Episodes, diverged_at: int | None, share: dict[str, Any]) -> None:
     """A run's files. A run that has diverged has ended, and its final return is NaN."""
-    steps = spec["steps"]
-    # SB3 trains whole rollouts, which may end later: what counts are the episodes within the steps.
-    within = np.cumsum(lengths) <= steps
-    lengths, returns = lengths[within], returns[within]
-    curve = binned_curve(lengths, returns, steps, min(CURVE_POINTS, steps))
+    steps, lengths, returns = spec["steps"], episodes.lengths, episodes.returns
+    healthy = diverged_at is None
+    last = (episodes.unfinished_length, episodes.unfinished_return) if healthy else (0, np.nan)
+    counted = with_unfinished(lengths, returns, steps, *last)
+    curve = binned_curve(counted.lengths, counted.returns, steps, min(CURVE_POINTS, steps))
     writer.write_arrays("curve", curve=curve, lengths=lengths, returns=returns)
     write_atomically(writer.directory / "monitor.csv", _monitor(spec, lengths, returns, share["seconds"]))
-    final = np.nan if diverged_at is not None else final_performance(lengths, returns, steps)
     writer.finish(
         {
-            "final": final,
-            "auc": np.nan if diverged_at is not None else area_under_curve(lengths, returns, steps),
+            "final": final_performance(counted.lengths, counted.returns, steps) if healthy else np.nan,
+            "auc": area_under_curve(counted.lengths, counted.returns, steps) if healthy else np.nan,
             "episodes": len(lengths),
+            "unfinished": counted.unfinished,
+            "unfinished_length": last[0],
+            "unfinished_return": last[1],
             "diverged_at": diverged_at,
             **share,
         }
@@ -263,20 +280,39 @@ def load_finals(results: Results, specs: Sequence[Spec]) -> np.ndarray:
     :param results: Of the runs.
     :param specs: Of :func:`control_spec`.
     :return: The return per step over the last quarter, shape (runs,); NaN for runs that diverged, failed or are not
-        done.
+        done. :func:`load_unfinished` says which of them count an episode that had not ended.
     """
     return np.array([np.nan if result is None else result["final"] for result in results.of(specs)])
+
+
+def load_unfinished(results: Results, specs: Sequence[Spec]) -> np.ndarray:
+    """
+    :param results: Of the runs.
+    :param specs: Of :func:`control_spec`.
+    :return: Whether a run's returns count the episode in which it stopped, with its return so far, shape (runs,): then
+        they are bounds (:func:`~sb3_robust_be.evaluation.with_unfinished`).
+    """
+    return np.array([result is not None and _counts_unfinished(result) for result in results.of(specs)], bool)
+
+
+def _counts_unfinished(result: Mapping[str, Any]) -> bool:
+    try:
+        return bool(result["unfinished"])
+    except (KeyError, NotPublishedError):
+        # Runs of version 0.1 left such episodes out, and have no such entry.
+        return False
 
 
 def load_curves(results: Results, specs: Sequence[Spec]) -> np.ndarray:
     """
     :param results: Of the runs.
     :param specs: Of :func:`control_spec`, all of as many steps.
-    :return: Learning curves, shape (runs, points); NaN where there is none.
+    :return: Learning curves, shape (runs, points); NaN where there is none: everywhere for runs that diverged, failed
+        or are not done, else from the start of an unfinished episode on, unless that counts.
     """
     curves = np.full((len(specs), min(CURVE_POINTS, specs[0]["steps"])), np.nan)
     for row, spec, result in zip(curves, specs, results.of(specs), strict=True):
-        if result is not None:
+        if result is not None and result["diverged_at"] is None:
             row[:] = results.arrays(spec)["curve"]
     return curves
 

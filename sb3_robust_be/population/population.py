@@ -18,14 +18,14 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.utils import get_device
 
 from sb3_robust_be.envs.lockstep import make_lockstep
-from sb3_robust_be.evaluation.returns import binned_curve
+from sb3_robust_be.evaluation.returns import binned_curve, with_unfinished
 from sb3_robust_be.interrupts import ctrl_c_later
 from sb3_robust_be.population import members as m
 from sb3_robust_be.population import storage
 from sb3_robust_be.population.encoding import Encoding
 from sb3_robust_be.population.export import single_agent
 from sb3_robust_be.population.members import Member
-from sb3_robust_be.population.returns import Episodes
+from sb3_robust_be.population.returns import Episodes, Unfinished
 from sb3_robust_be.population.trainer import Trainer
 from sb3_robust_be.qrc.validation import check_count
 
@@ -175,13 +175,27 @@ class Population:
         """Every member's finished episodes: ``steps``, ``returns`` and ``lengths``."""
         return self._trainer.log.episodes()
 
+    @property
+    def unfinished(self) -> Unfinished:
+        """Every member's episode that is going on: ``returns`` and ``lengths`` so far, each of shape (members,)."""
+        return self._trainer.log.unfinished(~self.failed)
+
     def curve(self, n_points: int = 100) -> np.ndarray:
         """Returns per *step*, as the paper logs them: an episode's return counts once for each step that it lasted.
 
+        An episode that is going on counts with its return so far if it is longer than all that ended in the last
+        quarter of the steps (:func:`~sb3_robust_be.evaluation.with_unfinished` says why).
+
         :param n_points: Equal parts of the steps so far, over each of which it is averaged.
-        :return: Shape (members, n_points); NaN where no episode of that part has finished.
+        :return: Shape (members, n_points); NaN where no episode that counts has a step, as at the end of most curves
+            and after a failure.
         """
-        return np.stack([binned_curve(e.lengths, e.returns, self.num_timesteps, n_points) for e in self.returns])
+        steps, going_on = self.num_timesteps, self.unfinished
+        counted = [
+            with_unfinished(own.lengths, own.returns, steps, length, value)
+            for own, length, value in zip(self.returns, going_on.lengths, going_on.returns, strict=True)
+        ]
+        return np.stack([binned_curve(own.lengths, own.returns, steps, n_points) for own in counted])
 
     def learn(
         self,

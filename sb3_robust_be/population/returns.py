@@ -18,6 +18,15 @@ class Episodes(NamedTuple):
     """In steps"""
 
 
+class Unfinished(NamedTuple):
+    """The episodes that are going on, one per member."""
+
+    returns: np.ndarray
+    """Sums of their rewards so far, undiscounted, shape (members,); NaN for a member that has failed"""
+    lengths: np.ndarray
+    """Their steps so far, shape (members,); 0 between two episodes and for a member that has failed"""
+
+
 class EpisodeLog:
     """
     Adds up rewards, and keeps the finished episodes.
@@ -45,6 +54,13 @@ class EpisodeLog:
             self._finished.append((who, np.full(len(who), step), self.returns[who], self.lengths[who]))
             self.returns[ended] = 0.0
             self.lengths[ended] = 0
+
+    def unfinished(self, alive: np.ndarray) -> Unfinished:
+        """
+        :param alive: Members that count, shape (members,).
+        :return: The episodes that are going on.
+        """
+        return Unfinished(np.where(alive, self.returns, np.nan), np.where(alive, self.lengths, 0))
 
     def table(self) -> np.ndarray:
         """

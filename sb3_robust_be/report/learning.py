@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +13,9 @@ from sb3_robust_be.report.panels import Floats, axes_grid, checked_panels, legen
 from sb3_robust_be.report.plot import Plot
 from sb3_robust_be.report.style import Look, looks, settings
 from sb3_robust_be.report.tables import number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def learning_curves(
@@ -29,13 +32,18 @@ def learning_curves(
 ) -> Plot:
     """Mean learning curves with pointwise percentile bootstrap intervals over runs, one panel per domain.
 
+    Runs without any value have failed and are left out. The mean is drawn at the points where each of the others has a
+    value, and nowhere else: a mean over those that happen to have one moves when the runs change and not what they do,
+    and would end in the average of a few.
+
     :param name: Of the files.
-    :param panels: Shape (runs, points) by panel and algorithm; not finite where a run has no value, which is left out.
+    :param panels: Shape (runs, points) by panel and algorithm; not finite where a run has no value.
     :param steps: Where the points are, shape (points,), or that for each panel.
     :param measure: The label of the values' axis, with their unit.
     :param rng: For the bootstrap.
-    :param show_runs: Also draw every run, thinly.
-    :return: Rows ``panel, algorithm, step, mean, low, high, runs``, the last being how many have a value there.
+    :param show_runs: Also draw every run, thinly, wherever it has a value.
+    :return: Rows ``panel, algorithm, step, mean, low, high, runs``, the last being how many have a value there; the
+        mean is NaN where some of those that are not left out have none.
     """
     checked = checked_panels(panels, _curves)
     look = looks(names(checked))
@@ -49,24 +57,37 @@ def learning_curves(
                     raise ValueError(
                         f"panels[{title!r}][{key!r}] has {curves.shape[1]} points for {len(at)} steps; give as many."
                     )
-                band = mean_band(curves, rng=rng, level=level)
+                left = curves[_has_values(curves)]
+                # Without any run, those that have failed give a band of NaN.
+                band = mean_band(left if len(left) else curves, rng=rng, level=level)
                 if show_runs:
                     axis.plot(at, curves.T, color=look[key].colour, linewidth=0.5, alpha=0.3, label=f"_runs:{key}")
-                axis.fill_between(at, band.low, band.high, color=look[key].colour, alpha=0.2, linewidth=0.0)
-                axis.plot(at, band.estimate, color=look[key].colour, linestyle=look[key].line, label=f"_mean:{key}")
+                _draw(axis, at, band, look[key], key)
                 rows += _rows(title, key, at, band, np.isfinite(curves).sum(axis=0))
             axis.set(xlabel=x_label, xlim=(min(0.0, at.min()), at.max()))
             step_ticks(axis.xaxis)
         legend(figure, look.values(), marker=False)
     text = _caption(checked, look, level)
-    ends = [
-        f"{row['panel']}: {look[row['algorithm']].label} {number(row['mean'])}"
-        for row, following in zip(rows, [*rows[1:], {}], strict=True)
-        if (row["panel"], row["algorithm"]) != (following.get("panel"), following.get("algorithm"))
-    ]
-    return Plot(
-        name, figure, rows, f"{caption} {text}".strip(), f"Learning curves of {measure}. At the end: {'; '.join(ends)}."
-    )
+    return Plot(name, figure, rows, f"{caption} {text}".strip(), _alt(measure, rows, look))
+
+
+def _has_values(curves: Floats) -> np.ndarray:
+    """Which runs have not failed, shape (runs,)."""
+    return np.asarray(np.isfinite(curves).any(axis=1))
+
+
+def _draw(axis: Axes, at: Floats, band: Band, look: Look, key: str) -> None:
+    """The mean with its band, from one point that has it to the next."""
+    known = np.isfinite(band.estimate)
+    axis.fill_between(at[known], band.low[known], band.high[known], color=look.colour, alpha=0.2, linewidth=0.0)
+    axis.plot(at[known], band.estimate[known], color=look.colour, linestyle=look.line, label=f"_mean:{key}")
+
+
+def _alt(measure: str, rows: Sequence[Mapping[str, Any]], look: Mapping[str, Look]) -> str:
+    last = {(row["panel"], row["algorithm"]): row["mean"] for row in rows if np.isfinite(row["mean"])}
+    keys = dict.fromkeys((row["panel"], row["algorithm"]) for row in rows)
+    ends = [f"{panel}: {look[key].label} {number(last.get((panel, key), np.nan))}" for panel, key in keys]
+    return f"Learning curves of {measure}. At the end: {'; '.join(ends)}."
 
 
 def _rows(title: str, key: str, at: Floats, band: Band, present: np.ndarray) -> list[dict[str, Any]]:
@@ -79,13 +100,13 @@ def _rows(title: str, key: str, at: Floats, band: Band, present: np.ndarray) -> 
 
 def _caption(checked: Mapping[str, Mapping[str, Floats]], look: Mapping[str, Look], level: float) -> str:
     text = f"Lines: means over runs; bands: pointwise {100 * level:g} % bootstrap intervals."
-    if any(not np.isfinite(curves).all() for entries in checked.values() for curves in entries.values()):
-        text += " A point averages over the runs that have a value there."
+    every = [(title, key, curves) for title, entries in checked.items() for key, curves in entries.items()]
+    if any(not np.isfinite(curves[_has_values(curves)]).all() for _, _, curves in every):
+        text += " A line is drawn where every run has a value."
     left_out = [
         f"{count} of {len(curves)} of {look[key].label} ({title})"
-        for title, entries in checked.items()
-        for key, curves in entries.items()
-        if (count := int(np.isnan(curves).all(axis=1).sum()))
+        for title, key, curves in every
+        if (count := int((~_has_values(curves)).sum()))
     ]
     if left_out:
         text += f" Left out, as they have no value at all: {', '.join(left_out)} runs."

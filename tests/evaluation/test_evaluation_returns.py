@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sb3_robust_be.evaluation import area_under_curve, binned_curve, final_performance, per_step_returns
+from sb3_robust_be.evaluation import (
+    area_under_curve,
+    binned_curve,
+    final_performance,
+    per_step_returns,
+    with_unfinished,
+)
 
 EPISODES = st.lists(st.tuples(st.integers(1, 30), st.floats(-1000.0, 1000.0)), max_size=12)
 
@@ -82,6 +88,75 @@ def test_bins_and_window_agree():
     curve = binned_curve(lengths, returns, 212, 4)
     assert final_performance(lengths, returns, 212) == pytest.approx(curve[-1])
     assert area_under_curve(lengths, returns, 210) == pytest.approx((lengths * returns).sum() / 210)
+
+
+# --- the episode in which a run stops ---
+
+
+@pytest.mark.parametrize(
+    ("lengths", "left", "counts"),
+    [
+        ([], 100, True),
+        ([70], 30, True),  # nothing ended in the last 25 steps
+        ([60, 15], 25, True),  # the one of 15 steps ended before the 75th step was over, not in the last 25
+        ([60, 16], 24, True),
+        ([76], 24, False),  # of its 76 steps one is in the last quarter
+        ([50, 30, 10], 10, False),
+        ([50, 30, 9], 11, False),  # that of 30 steps ended after 80
+        ([75, 3, 8], 14, True),
+        ([60, 20], 20, False),  # as long is not longer
+    ],
+)
+def test_the_unfinished_episode_counts_if_it_is_the_longest(lengths, left, counts):
+    returns = [-2.0 * n for n in lengths]
+    found = with_unfinished(lengths, returns, 100, left, -7.0)
+    assert found.unfinished is counts
+    assert found.lengths.tolist() == [*lengths, *[left] * counts]
+    assert found.returns.tolist() == [*returns, *[-7.0] * counts]
+
+
+def test_what_ends_with_an_episode_has_no_unfinished_one():
+    found = with_unfinished([4, 6], [1.0, 2.0], 10, 0, np.nan)
+    assert (found.lengths.tolist(), found.unfinished) == ([4, 6], False)
+
+
+def test_the_longest_of_another_window():
+    """Of the whole run the first one is the longest."""
+    arguments = [50, 30], [1.0, 1.0], 100, 20, 5.0
+    assert not with_unfinished(*arguments).unfinished
+    assert with_unfinished(*arguments, fraction=0.1).unfinished
+    assert not with_unfinished([75], [1.0], 100, 25, 5.0, fraction=1.0).unfinished
+    with pytest.raises(ValueError, match="fraction is 0"):
+        with_unfinished(*arguments, fraction=0)
+    with pytest.raises(ValueError, match="last 101 steps, more than total_steps, 100"):
+        with_unfinished([50, 30], [1.0, 1.0], 100, 21, 5.0)
+    with pytest.raises(ValueError, match=r"returns\[2\] is nan"):
+        with_unfinished([50, 30], [1.0, 1.0], 100, 20, np.nan)
+
+
+@given(st.lists(st.integers(1, 30), max_size=12), st.integers(1, 60), st.integers(0, 60), st.sampled_from([1.0, -2.0]))
+def test_it_moves_the_mean_towards_that_of_the_finished_episode(lengths, left, rest, reward):
+    """Where every step pays the same; of a longer episode than those of the window, and never past it."""
+    total = sum(lengths) + left
+    returns = [reward * n for n in lengths]
+    found = with_unfinished(lengths, returns, total, left, reward * left)
+    without = final_performance(lengths, returns, total)
+    ours = final_performance(found.lengths, found.returns, total)
+    truth = final_performance([*lengths, left], [*returns, reward * (left + rest)], total)
+    if not found.unfinished:
+        assert ours == without
+    elif np.isnan(without):
+        assert min(truth, 0.0) <= ours <= max(truth, 0.0)
+    else:
+        assert min(without, truth) - 1e-9 <= ours <= max(without, truth) + 1e-9
+
+
+def test_counting_it_always_would_not():
+    """Episodes of 500 steps, as Cart-pole's best: 90 steps more are no worse an agent."""
+    lengths, left = [500] * 5, 90
+    found = with_unfinished(lengths, lengths, 2590, left, left)
+    assert final_performance(found.lengths, found.returns, 2590) == 500.0
+    assert final_performance([*lengths, left], [*lengths, left], 2590) < 450.0
 
 
 @pytest.mark.parametrize(

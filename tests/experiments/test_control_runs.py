@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from stable_baselines3.common.monitor import load_results as load_monitor
 
-from sb3_robust_be.evaluation import binned_curve, final_performance
+from sb3_robust_be.evaluation import binned_curve, final_performance, with_unfinished
 from sb3_robust_be.experiments import run_units
 from sb3_robust_be.experiments.control import (
     SINGLE,
@@ -61,13 +61,16 @@ def test_a_populations_runs_are_its_members(population_runs):
     out, specs = population_runs
     arguments = {**TINY, "learning_rate": [1e-3, 1e-2]}
     population = Population("qrc_huber", "MlpPolicy", "CartPole-v1", (0, 1), verbose=0, **arguments).learn(150)
-    for spec, episodes, curve in zip(specs, population.returns, load_curves(Results(out), specs), strict=True):
+    unfinished = zip(population.unfinished.lengths, population.unfinished.returns, strict=True)
+    curves = load_curves(Results(out), specs)
+    for spec, episodes, last, curve in zip(specs, population.returns, unfinished, curves, strict=True):
         arrays = Results(out).arrays(spec)
         np.testing.assert_array_equal(arrays["returns"], episodes.returns)
         np.testing.assert_array_equal(arrays["lengths"], episodes.lengths)
-        np.testing.assert_array_equal(curve, binned_curve(episodes.lengths, episodes.returns, 150, 100))
+        counted = with_unfinished(episodes.lengths, episodes.returns, 150, *last)
+        np.testing.assert_array_equal(curve, binned_curve(counted.lengths, counted.returns, 150, 100))
         (result,) = Results(out).of([spec])
-        assert result["final"] == final_performance(episodes.lengths, episodes.returns, 150)
+        assert result["final"] == final_performance(counted.lengths, counted.returns, 150)
         assert (result["diverged_at"], result["members"]) == (None, 4)
 
 

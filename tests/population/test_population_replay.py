@@ -248,6 +248,7 @@ def test_rewards_may_be_of_any_size():
     """Returns are sums in double precision."""
     population = make("qrc", [0], lambda: RewardEnv(reward=0.1), learning_starts=0, train_freq=1000)
     population.learn(20)
-    assert population._trainer.log.returns[0] == pytest.approx(2.0, abs=1e-12)
-    assert population.curve(2).shape == (1, 2)
-    assert np.isnan(population.curve(2)).all(), "no episode has ended"
+    assert population.unfinished.returns[0] == pytest.approx(2.0, abs=1e-12)
+    assert population.unfinished.lengths.tolist() == [20]
+    assert population.returns[0].returns.size == 0
+    np.testing.assert_allclose(population.curve(2), [[2.0, 2.0]])

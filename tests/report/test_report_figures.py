@@ -39,10 +39,27 @@ def test_learning_curves_show_the_bands_and_every_run(made):
                 np.testing.assert_array_equal([float(row[column]) for row in rows], expected)
             assert [int(row["runs"]) for row in rows] == np.isfinite(values).sum(axis=0).tolist()
             [line] = drawn(axis, f"_mean:{key}")
-            np.testing.assert_array_equal(line.get_ydata(), band.estimate)
+            np.testing.assert_array_equal(line.get_ydata(), band.estimate[np.isfinite(values).all(axis=0)])
             assert len(drawn(axis, f"_runs:{key}")) == len(values)
-    assert "have a value there" in plot.caption
+    assert "A line is drawn where every run has a value." in plot.caption
     assert not drawn(learning_curves().figure.axes[0], "_runs:dqn")
+
+
+def test_a_mean_is_over_the_same_runs_everywhere():
+    """A low run among high ones, whose episode alone ends last: the mean must not fall to it; a failed one is none."""
+    values = np.full((4, 6), 100.0)
+    values[0], values[1:3, 4:], values[3] = 1.0, np.nan, np.nan
+    values[1, 2] = np.nan
+    plot = report.learning_curves("l", {"p": {"dqn": values}}, range(6), measure="return", rng=rng())
+    means = [row["mean"] for row in plot.data]
+    np.testing.assert_array_equal(means, [67.0, 67.0, np.nan, 67.0, np.nan, np.nan])
+    assert [row["runs"] for row in plot.data] == [3, 3, 2, 3, 1, 1]
+    [line] = drawn(plot.figure.axes[0], "_mean:dqn")
+    assert line.get_xdata().tolist() == [0.0, 1.0, 3.0]
+    assert plot.alt.endswith("At the end: p: DQN 67.")
+    assert plot.caption.endswith(
+        "where every run has a value. Left out, as they have no value at all: 1 of 4 of DQN (p) runs."
+    )
 
 
 NONE, SOME = np.full(6, np.nan), np.arange(1.0, 7.0)

@@ -16,8 +16,8 @@ from sb3_robust_be.experiments.compare.setup import (
     look_at,
     make_specs,
 )
-from sb3_robust_be.experiments.compare.summary import as_text, summarise, verdict
-from sb3_robust_be.experiments.control import load_curves, load_finals, lowest_for_failed
+from sb3_robust_be.experiments.compare.summary import as_text, footnotes, summarise, verdict
+from sb3_robust_be.experiments.control import load_curves, load_finals, load_unfinished, lowest_for_failed
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.grids import make_units
 from sb3_robust_be.experiments.options import add_runner_options, exit_code, number_of_jobs, runner_options
@@ -146,16 +146,17 @@ def _compare(args: argparse.Namespace, algorithms: list[str], setup: Setup) -> i
     if not _run(args, [spec for own in specs.values() for spec in own]):
         return 0
     finals = {name: load_finals(Results(args.out), own) for name, own in specs.items()}
-    rows = summarise(finals, rates, args.baseline)
+    unfinished = {name: load_unfinished(Results(args.out), own) for name, own in specs.items()}
+    rows = summarise(finals, rates, args.baseline, unfinished)
     print(f"\nReturn per step over the last quarter of {args.steps} steps on {args.env}:\n")
     print(as_text(rows, args.baseline))
-    if any(row.failed for row in rows):
-        print("Failed seeds (diverged, or no episode finished) count as the lowest return of any seed.")
+    for note in footnotes(rows):
+        print(note)
     sentence = verdict(rows, finals, args.env)
     print(f"\n{sentence}\n")
     curves = {name: load_curves(Results(args.out), own) for name, own in specs.items()}
     plots = make_plots(args.env, finals, curves, args.steps)
     picture = args.out / "compare.png"
     write_atomically(picture, stacked_png(plots))
-    print(f"Picture: {picture}")
+    print(f"Picture: {picture}\nLearning curves: {plots[-1].caption}")
     return int(any(row.failed for row in rows))

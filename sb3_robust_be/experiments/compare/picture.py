@@ -19,9 +19,9 @@ def make_plots(
     """
     :param env: The panels' title.
     :param finals: Returns by algorithm, shape (seeds,), NaN for failed ones.
-    :param curves: Shape (seeds, points).
+    :param curves: Shape (seeds, points), NaN where a seed has no value.
     :param steps: Of a run.
-    :return: Half-violins with every seed as a dot, and learning curves.
+    :return: Half-violins with every seed as a dot, and learning curves, drawn where all seeds have a value.
     """
     rng = np.random.default_rng(0)
     points = next(iter(curves.values())).shape[1]

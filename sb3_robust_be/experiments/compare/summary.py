@@ -31,16 +31,24 @@ class Row(NamedTuple):
     median: float
     worst_decile: float
     failed: int
-    """Seeds that diverged or never finished an episode in the last quarter; they count as the lowest return of all"""
+    """Seeds that diverged or stopped with an error; they count as the lowest return of all"""
     beats_baseline: Interval | None
     """Probability that a seed of it is above a seed of the baseline; ``None`` for the baseline"""
+    unfinished: int = 0
+    """Seeds whose return counts the episode in which they stopped, with its return so far"""
 
 
-def summarise(finals: Mapping[str, np.ndarray], rates: Mapping[str, float], baseline: str) -> list[Row]:
+def summarise(
+    finals: Mapping[str, np.ndarray],
+    rates: Mapping[str, float],
+    baseline: str,
+    unfinished: Mapping[str, np.ndarray] | None = None,
+) -> list[Row]:
     """
     :param finals: Returns by algorithm, shape (seeds,).
     :param rates: Learning rates by algorithm.
     :param baseline: One of the algorithms.
+    :param unfinished: By algorithm, which seeds' returns count an episode that had not ended; ``None``: no seed's.
     :return: Rows, the highest mean first.
     """
     scores = lowest_for_failed(finals)
@@ -61,6 +69,7 @@ def summarise(finals: Mapping[str, np.ndarray], rates: Mapping[str, float], base
                 worst_decile=float(worst_decile_mean(x)),
                 failed=int(failed(finals[name]).sum()),
                 beats_baseline=beats,
+                unfinished=0 if unfinished is None else int(unfinished[name].sum()),
             )
         )
     return sorted(rows, key=lambda row: -row.mean.estimate)
@@ -75,7 +84,7 @@ def verdict(rows: list[Row], finals: Mapping[str, np.ndarray], env: str) -> str:
     :return: The sentence.
     """
     if all(row.failed == row.seeds for row in rows):
-        return f"Every run on {env} has failed: see the errors above, or try a smaller step size or more steps."
+        return f"Every run on {env} has failed: see the errors above, or try a smaller step size."
     if len(rows) == 1:
         return f"{rows[0].algorithm} reaches {rows[0].mean} on {env} ({rows[0].seeds} seeds)."
     resolved, open_pairs = _resolved(rows, lowest_for_failed(finals))
@@ -115,11 +124,14 @@ def as_text(rows: list[Row], baseline: str) -> str:
     """
     :param rows: Of :func:`summarise`.
     :param baseline: Its name.
-    :return: A table for a terminal.
+    :return: A table for a terminal, with a column of unfinished seeds if there are any.
     """
     header = ["", "step size", "seeds", "mean [95 %]", "median", "worst 10 %", "failed", f"P(above {baseline})"]
     body = [header, *([*map(str, _cells(row))] for row in rows)]
-    widths = [max(len(line[i]) for line in body) for i in range(len(header))]
+    if any(row.unfinished for row in rows):
+        counts = ["unfinished", *(str(row.unfinished) for row in rows)]
+        body = [[*line[:-1], count, line[-1]] for line, count in zip(body, counts, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*body, strict=True)]
     lines = [
         "  ".join(
             cell.rjust(width) if i else cell.ljust(width)
@@ -128,6 +140,23 @@ def as_text(rows: list[Row], baseline: str) -> str:
         for line in body
     ]
     return "\n".join(lines)
+
+
+def footnotes(rows: list[Row]) -> list[str]:
+    """What the columns ``failed`` and ``unfinished`` stand for, where they are not 0.
+
+    :param rows: Of :func:`summarise`.
+    :return: Sentences.
+    """
+    notes = []
+    if any(row.failed for row in rows):
+        notes.append("Failed seeds (diverged, or stopped with an error) count as the lowest return of any seed.")
+    if any(row.unfinished for row in rows):
+        notes.append(
+            "Unfinished: seeds whose last episode had not ended and outlasted all that ended in the last quarter. It "
+            "counts with its return so far, a bound: too low where rewards are positive, too high where negative."
+        )
+    return notes
 
 
 def _cells(row: Row) -> list[Any]:

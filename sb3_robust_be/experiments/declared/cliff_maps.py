@@ -12,6 +12,7 @@ from sb3_robust_be.evaluation import bootstrap_interval, fails_more
 from sb3_robust_be.experiments.cliff_maps import TRAIN, reaches_goal
 from sb3_robust_be.experiments.control import control_spec, load_finals, lowest_for_failed
 from sb3_robust_be.experiments.declared.cliff_mechanism import UNCORRECTED, add_mechanism
+from sb3_robust_be.experiments.declared.control_report import unfinished_notes
 from sb3_robust_be.experiments.domains import DOMAINS, own_arguments, shared_arguments
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results
 from sb3_robust_be.experiments.specs import Spec
@@ -90,6 +91,7 @@ def _analyse(preset: CliffPreset, results: Results) -> Analysis:
     analysis = Analysis(
         tables=[report.Table("outcomes", rows, caption)],
         verdicts=[fails_more(claim, ~solved["qrc"], ~solved["qrc_huber"])],
+        notes=unfinished_notes(results, [(DOMAIN.name, name, own) for name, own in specs.items()]),
     )
     mapped = {name: tables[name][_median_seed(scores[name], list(tables[name]))] for name in MAPPED if tables[name]}
     if mapped:

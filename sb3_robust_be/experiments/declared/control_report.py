@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +10,11 @@ import numpy as np
 
 from sb3_robust_be import report
 from sb3_robust_be.evaluation import Interval, Outcome, Verdict, bootstrap_interval, failed, holm, worst_decile_mean
-from sb3_robust_be.experiments.control import CURVE_POINTS, lowest_for_failed
+from sb3_robust_be.experiments.control import CURVE_POINTS, load_unfinished, lowest_for_failed
 from sb3_robust_be.experiments.control_grid import ControlPreset, areas, cells, curves, finals, selection_scores
 from sb3_robust_be.experiments.experiment import Analysis, Results
 from sb3_robust_be.experiments.grids import settings_of
+from sb3_robust_be.experiments.specs import Spec
 
 MEASURE = "return per step, last 25 % of steps"
 LOST = 0.1
@@ -46,8 +47,27 @@ def control_analysis(preset: ControlPreset, results: Results) -> Analysis:
                 caption="Selection seeds; other settings at their best for each step size.",
             )
         )
-    notes = [*_sizes(preset), *([preset.note] if preset.note else [])]
+    own = [(preset.domain(key).name, label, cell.specs) for (key, label), cell in cells(preset, results).items()]
+    notes = [*_sizes(preset), *unfinished_notes(results, own), *([preset.note] if preset.note else [])]
     return Analysis(plots=plots, tables=[returns_table(preset, results, rng)], notes=notes)
+
+
+def unfinished_notes(results: Results, runs: Iterable[tuple[str, str, Sequence[Spec]]]) -> list[str]:
+    """Which returns are bounds, since the episode in which a run stopped counts with its return so far.
+
+    :param results: Of the runs.
+    :param runs: Domain, label and specs of each contender.
+    :return: One sentence, or none where there are no such runs.
+    """
+    counts = [(domain, label, int(load_unfinished(results, specs).sum()), len(specs)) for domain, label, specs in runs]
+    found = [f"{n} of {of} of {report.label(label)} ({domain})" for domain, label, n, of in counts if n]
+    if not found:
+        return []
+    return [
+        "Unfinished: runs that stopped in an episode longer than all that ended in the last quarter count it with its "
+        "return so far, which is a bound (too low where rewards are positive, too high where they are negative): "
+        f"{', '.join(found)}."
+    ]
 
 
 def _sizes(preset: ControlPreset) -> list[str]:
@@ -59,8 +79,8 @@ def _sizes(preset: ControlPreset) -> list[str]:
     counts = sorted({len(preset.selecting_seeds(key)) for key in preset.domains} - {0}) if chosen else []
     return [
         *([f"Settings were chosen on {' or '.join(map(str, counts))} other seeds, from 10 000 on."] if counts else []),
-        "Runs without a return (diverged, crashed, or without the end of an episode in the last quarter) count as the "
-        "lowest return of the domain in means and their tests.",
+        "Runs without a return (diverged or crashed) count as the lowest return of the domain in means and their "
+        "tests.",
         f"Runs: {'; '.join(by_domain)}.",
     ]
 
@@ -92,6 +112,7 @@ def returns_table(preset: ControlPreset, results: Results, rng: np.random.Genera
                 "worst decile": None if values is None else float(worst_decile_mean(values)),
                 "AUC": _mean(_imputed(area[name], label), rng),
                 **_lost(results.of(cell.specs)),
+                "unfinished": int(load_unfinished(results, cell.specs).sum()),
                 "seeds": len(cell.specs),
                 "setting": ", ".join(f"{name}={_short(x)}" for name, x in cell.setting.items()),
             }
@@ -112,10 +133,12 @@ def _mean(values: np.ndarray | None, rng: np.random.Generator) -> Interval | Non
 def _lost(results: Sequence[dict[str, Any] | None]) -> dict[str, int]:
     ended = [result for result in results if result is not None]
     healthy = [result for result in ended if result["diverged_at"] is None]
+    # Of version 0.1, which left unfinished episodes out; by now whoever has not diverged has a return.
+    without = sum(not np.isfinite(result["final"]) for result in healthy)
     return {
         "diverged": len(ended) - len(healthy),
         "crashed": len(results) - len(ended),
-        "no return": sum(not np.isfinite(result["final"]) for result in healthy),
+        **({"no return": without} if without else {}),
     }
 
 

@@ -14,6 +14,7 @@ from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, cel
 from sb3_robust_be.experiments.declared import robustness_report as made
 from sb3_robust_be.experiments.declared.contenders import RATES
 from sb3_robust_be.experiments.declared.control import CLIP
+from sb3_robust_be.experiments.declared.control_report import unfinished_notes
 from sb3_robust_be.experiments.declared.robustness_report import OURS, REFERENCE, SQUARED
 from sb3_robust_be.experiments.declared.threshold import SCALES, TOLERANCE
 from sb3_robust_be.experiments.domains import DOMAINS, shared_arguments
@@ -163,9 +164,10 @@ def robustness_verdicts(preset: RobustnessPreset, runs: Mapping[str, Mapping[str
 
 def _analyse(preset: RobustnessPreset, results: Results) -> Analysis:
     runs = returns_by_variant(preset, results)
-    rates = {}
+    rates, own = {}, []
     for part in preset.parts():
         for (key, label), cell in cells(part, results).items():
+            own.append((part.domain(key).name, label, cell.specs))
             rates[part.domain(key).name, label] = cell.setting["learning_rate"]
             if key == ONE_HOT:
                 rates[DOMAINS[CLIFF].name, f"{label}, {OBSERVATION}"] = cell.setting["learning_rate"]
@@ -174,6 +176,7 @@ def _analyse(preset: RobustnessPreset, results: Results) -> Analysis:
         "count as the lowest of the domain.",
         "A choice changes the result if it moves the mean by more than a fifth of the domain's scale (as in "
         "`threshold`); the table's verdicts are on any difference at all.",
+        *unfinished_notes(results, own),
         *([preset.note] if preset.note else []),
     ]
     return Analysis(
