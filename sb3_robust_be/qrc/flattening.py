@@ -11,11 +11,34 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 
+class FlatMultiDiscrete(spaces.MultiDiscrete):
+    """
+    :param space: MultiDiscrete of any number of axes, of which this has one, in C order.
+    """
+
+    def __init__(self, space: spaces.MultiDiscrete) -> None:
+        super().__init__(space.nvec.ravel(), space.dtype, start=space.start.ravel())
+        self.shape_before = space.shape
+        """What the environment's observations have"""
+
+    def flat(self, array: np.ndarray) -> np.ndarray:
+        """
+        :param array: Observations, one or a batch, as of either space.
+        :return: As of this one.
+        """
+        if array.shape == self.shape_before:
+            # An array of one row is taken for a batch of one, as it comes from the wrapper.
+            return array if array.shape == (1, *self.shape) else array.reshape(self.shape)
+        if array.shape[1:] == self.shape_before:
+            return array.reshape(len(array), *self.shape)
+        return array  # left to SB3's error, if it is not flat
+
+
 def _flat_space(space: spaces.Space) -> spaces.Space:
     if isinstance(space, spaces.Dict):
         return spaces.Dict({key: _flat_space(part) for key, part in space.items()})
     if isinstance(space, spaces.MultiDiscrete):
-        return spaces.MultiDiscrete(space.nvec.ravel(), space.dtype, start=space.start.ravel())
+        return space if len(space.shape) == 1 else FlatMultiDiscrete(space)
     return space
 
 

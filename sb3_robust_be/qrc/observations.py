@@ -10,6 +10,8 @@ import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.type_aliases import PyTorchObs
 
+from sb3_robust_be.qrc.flattening import FlatMultiDiscrete
+
 # numpy's letters of the dtypes that every version of torch takes.
 _TAKEN_BY_TORCH = "?bBhilqefd"
 
@@ -50,27 +52,18 @@ def as_array(observation: Any, space: spaces.Space) -> np.ndarray:
     if isinstance(observation, th.Tensor):
         observation = observation.detach().cpu().numpy()
     array = as_torch_takes(np.asarray(observation))
-    if isinstance(space, spaces.MultiDiscrete):
-        array = _flat(array, len(space.nvec))
+    if isinstance(space, FlatMultiDiscrete):
+        array = space.flat(array)
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         _check_range(array, space)
     return array
 
 
-def _flat(array: np.ndarray, size: int) -> np.ndarray:
-    """One axis per observation, whether there is one or a batch; what does not fit is left to SB3's error."""
-    if array.ndim < 2 or array.shape[1:] == (size,):
-        return array
-    if array.size == size:
-        return array.reshape(size)
-    return array.reshape(len(array), size) if array.ndim > 2 and array[0].size == size else array
-
-
 def _check_range(array: np.ndarray, space: spaces.Discrete | spaces.MultiDiscrete) -> None:
-    n = space.nvec if isinstance(space, spaces.MultiDiscrete) else space.n
     if isinstance(space, spaces.MultiDiscrete) and array.shape[-1:] != space.shape:
         return  # left to SB3's error
-    outside = (array < space.start) | (array >= space.start + n)
+    from_zero = array - np.asarray(space.start, np.int64)
+    outside = (from_zero < 0) | (from_zero >= (space.n if isinstance(space, spaces.Discrete) else space.nvec))
     if outside.any():
         raise ValueError(
             f"observation has the number {array[outside].flat[0]}, which {space} does not have. Let the environment's "

@@ -23,7 +23,6 @@ from stable_baselines3 import HerReplayBuffer
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from sb3_robust_be import QRC, SBEED
 
@@ -43,6 +42,10 @@ SPACES = {
     "grid": (spaces.MultiDiscrete(GRID), spaces.MultiDiscrete(GRID.ravel())),
     "square": (spaces.MultiDiscrete([[2, 3], [3, 2]]), spaces.MultiDiscrete([2, 3, 3, 2])),
     "grid with starts": (spaces.MultiDiscrete(GRID, start=GRID_START), spaces.MultiDiscrete(GRID.ravel())),
+    "up to the last byte": (
+        spaces.MultiDiscrete([3, 2], dtype=np.uint8, start=[253, 254]),
+        spaces.MultiDiscrete([3, 2]),
+    ),
     "three axes": (spaces.MultiDiscrete(GRID[None], start=GRID_START[None]), spaces.MultiDiscrete(GRID.ravel())),
 }
 every_space = pytest.mark.parametrize("name", SPACES)
@@ -196,17 +199,16 @@ def test_the_replay_buffer_holds_the_environments_numbers(name):
     np.testing.assert_array_equal(seen.max(axis=0), last)
 
 
-def test_evaluation_and_other_processes():
-    """With the environment as it is, which training had to wrap."""
-    space, _ = space_of("grid with starts", True)
-    model = make(QRC, SpaceEnv(space), "MultiInputPolicy").learn(20)
-    evaluate_policy(model, SpaceEnv(space), n_eval_episodes=2, warn=False)
-    env = make_vec_env(lambda: SpaceEnv(space), 2, vec_env_cls=SubprocVecEnv)
-    try:
-        model = make(QRC, env, "MultiInputPolicy").learn(20)
-        assert model._n_updates > 0
-    finally:
-        env.close()
+@both
+@every_space
+def test_evaluation(name, in_dict):
+    """With the environment as it is, which training may have had to wrap."""
+    space, _ = space_of(name, in_dict)
+    model = make(QRC, SpaceEnv(space), policy_for(in_dict), buffer_size=2)
+    for n_envs in (1, 2):
+        env = make_vec_env(lambda: SpaceEnv(space), n_envs)
+        assert model.predict(env.reset(), deterministic=True)[0].shape == (n_envs,)
+        evaluate_policy(model, env, n_eval_episodes=2)
 
 
 @every_space
