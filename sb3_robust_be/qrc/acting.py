@@ -10,10 +10,13 @@ from typing import Any, TypeVar
 import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
-from stable_baselines3.common.type_aliases import MaybeCallback
+from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
 from stable_baselines3.common.utils import LinearSchedule, get_parameters_by_name, polyak_update
+from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.dqn.dqn import DQN
 
+from sb3_robust_be.qrc.channels import with_channels, wrap_env
+from sb3_robust_be.qrc.flattening import flatten
 from sb3_robust_be.qrc.policies import QRCNetwork, QRCPolicy
 from sb3_robust_be.qrc.validation import check_rewards
 
@@ -30,6 +33,10 @@ class ActingDQN(DQN):
     # Resuming never explores more than before the interruption.
     _exploration_cap: float = 1.0
 
+    @staticmethod
+    def _wrap_env(env: GymEnv, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
+        return flatten(wrap_env(env, verbose, monitor_wrapper))
+
     def _setup_model(self) -> None:
         # Also runs inside `load`, after the saved arguments and the caller's have been put in place.
         if not issubclass(self.policy_class, QRCPolicy):
@@ -40,6 +47,7 @@ class ActingDQN(DQN):
         self._check_buffer_arguments()
         chosen_class, chosen_kwargs = self.replay_buffer_class, self.replay_buffer_kwargs
         self.replay_buffer_kwargs = dict(chosen_kwargs)
+        self.policy_kwargs = with_channels(self.policy_kwargs, self.policy_class, self.env)
         # Past DQN's own, which cannot do without a target interval.
         super(DQN, self)._setup_model()
         # SB3 leaves its choice of buffer here, where a later `load` would take it, and its γ, for the user's.

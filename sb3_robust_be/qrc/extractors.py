@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, NatureCNN
 from torch import nn
 
+from sb3_robust_be.images import NATURE_CNN_MIN_SIDE, is_small, read_shape
+
 KERNEL_SIZE = 3
-# The smallest image that NatureCNN's three convolutions leave anything of.
-NATURE_CNN_MIN_SIDE = 36
 
 
 class MinAtarCNN(BaseFeaturesExtractor):
@@ -21,8 +23,9 @@ class MinAtarCNN(BaseFeaturesExtractor):
     :param observation_space: A 3-dimensional ``Box``.
     :param features_dim: Units of the fully connected layer.
     :param n_channels: Channels of the convolution.
-    :param channels_last: Where the channel axis is. ``None``: first if it is shorter than the last axis, else last
-        (MinAtar's order, also where all three sides are equal as in Seaquest's 10×10×10).
+    :param channels_last: Where the channels are. ``None``: beside two equal sides, which are height and width, or else
+        at the smallest side; last where all three are equal, as in Seaquest's 10×10×10. A warning is given where that
+        is a guess, but for cubes of bool, which are MinAtar's.
     :raises ValueError: For another kind of space, or an image smaller than the kernel.
     """
 
@@ -40,13 +43,22 @@ class MinAtarCNN(BaseFeaturesExtractor):
             )
         super().__init__(observation_space, features_dim)
         first, middle, last = observation_space.shape
-        self.channels_last = last <= first if channels_last is None else channels_last
+        reading = read_shape(observation_space.shape)
+        self.channels_last = reading.channels_last if channels_last is None else channels_last
         channels, height, width = (last, first, middle) if self.channels_last else (first, middle, last)
         if min(height, width) < KERNEL_SIZE:
             raise ValueError(
                 f"MinAtarCNN needs images of at least {KERNEL_SIZE}×{KERNEL_SIZE} and got {height}×{width} with "
                 f"{channels} channels from the shape {observation_space.shape}. If that is the wrong reading of the "
                 "shape, set channels_last in features_extractor_kwargs; otherwise use MlpPolicy."
+            )
+        of_minatar = first == middle == last and observation_space.dtype == bool
+        if channels_last is None and not reading.certain and not of_minatar:
+            warnings.warn(
+                f"Images of the shape {observation_space.shape} are ambiguous and are read as {height}×{width} with "
+                f"{channels} channels {'last' if self.channels_last else 'first'}. Say where the channels are with "
+                "policy_kwargs=dict(features_extractor_kwargs=dict(channels_last=...)), True or False.",
+                stacklevel=2,
             )
         self.cnn = nn.Sequential(nn.Conv2d(channels, n_channels, KERNEL_SIZE), nn.ReLU(), nn.Flatten())
         n_flatten = n_channels * (height - KERNEL_SIZE + 1) * (width - KERNEL_SIZE + 1)
@@ -68,7 +80,13 @@ def extractor_for(observation_space: spaces.Space) -> type[BaseFeaturesExtractor
     :param observation_space: Of images.
     :return: :class:`MinAtarCNN` for those that are too small for ``NatureCNN``.
     """
-    # Of a channel-first or channel-last image, the middle side is always one of height and width.
     shape = observation_space.shape or ()
-    small = len(shape) == 3 and sorted(shape)[1] < NATURE_CNN_MIN_SIDE
-    return MinAtarCNN if small or len(shape) != 3 else NatureCNN
+    if len(shape) != 3 or is_small(shape):
+        return MinAtarCNN
+    if min(shape) >= NATURE_CNN_MIN_SIDE and not read_shape(shape).certain:
+        warnings.warn(
+            f"Images of the shape {shape} are ambiguous and are read as {shape[1]}×{shape[2]} with {shape[0]} channels "
+            "first. If they are not, let the environment put them there, wrapped in VecTransposeImage(env, skip=True).",
+            stacklevel=2,
+        )
+    return NatureCNN

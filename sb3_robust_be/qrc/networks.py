@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any, Literal, cast
 
 import torch as th
-from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
+from stable_baselines3.common.torch_layers import (
+    BaseFeaturesExtractor,
+    CombinedExtractor,
+    FlattenExtractor,
+    NatureCNN,
+)
 from stable_baselines3.common.type_aliases import PyTorchObs, TensorDict
 from stable_baselines3.dqn.policies import QNetwork
 from torch import nn
 
 from sb3_robust_be.qrc.extractors import MinAtarCNN
+from sb3_robust_be.qrc.observations import from_zero, starts_of
 
 HeadInit = Literal["zero_h", "torch", "zeros"]
 
@@ -40,12 +46,25 @@ class QRCNetwork(QNetwork):
 
     def __init__(self, *args: Any, head_init: HeadInit = "zero_h", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._starts = starts_of(self.observation_space)
         q_head = cast(nn.Linear, self.q_net[-1])
         self.h_net = nn.Linear(q_head.in_features, q_head.out_features)
         # Both are drawn in any case, so that equal seeds draw the same from here on.
         for head in {"torch": (), "zero_h": (self.h_net,), "zeros": (self.h_net, q_head)}[head_init]:
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)
+
+    def extract_features(self, obs: PyTorchObs, features_extractor: BaseFeaturesExtractor) -> th.Tensor:
+        """
+        Preprocess the observation if needed and extract features.
+
+        SB3: one-hot encodes integers as if they started at 0 / Ours: from the first number of their space.
+
+        :param obs: Observation
+        :param features_extractor: The features extractor to use.
+        :return: The extracted features
+        """
+        return super().extract_features(from_zero(obs, self._starts) if self._starts else obs, features_extractor)
 
     def q_and_h(self, obs: PyTorchObs, n_h: int | None = None) -> tuple[th.Tensor, th.Tensor]:
         """Both heads in one pass.

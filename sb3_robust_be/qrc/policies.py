@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeGuard, cast
 
 import numpy as np
 import torch as th
@@ -20,6 +20,7 @@ from torch import nn
 
 from sb3_robust_be.qrc.extractors import MinAtarCNN, extractor_for
 from sb3_robust_be.qrc.networks import HEAD_INITS, HeadInit, QRCNetwork, concatenate
+from sb3_robust_be.qrc.observations import as_array, as_torch_takes
 from sb3_robust_be.qrc.validation import check_choice
 
 # Indices of the optimiser's parameter groups.
@@ -152,7 +153,7 @@ class QRCPolicy(DQNPolicy):
         q, h = self.q_net.q_and_h(concatenate(observations, next_observations), batch_size)
         return q[:batch_size], h, q[batch_size:]
 
-    def takes_plainly(self, observation: np.ndarray | dict[str, np.ndarray]) -> bool:
+    def takes_plainly(self, observation: np.ndarray | dict[str, np.ndarray]) -> TypeGuard[np.ndarray]:
         """
         :param observation: the input observation
         :return: Whether it is a batch that the network takes as it is, as observations in training mostly are.
@@ -184,12 +185,35 @@ class QRCPolicy(DQNPolicy):
         if not self.takes_plainly(observation):
             return super().predict(observation, state, episode_start, deterministic)
         self.set_training_mode(False)
-        inputs = th.as_tensor(observation, device=self.q_net.h_net.weight.device)
-        return self._predict(inputs, deterministic=deterministic).cpu().numpy(), state
-
-    def _predict(self, obs: PyTorchObs, deterministic: bool = True) -> th.Tensor:
+        inputs = th.as_tensor(as_torch_takes(observation), device=self.q_net.h_net.weight.device)
+        # Only here, where no tensor leaves: what inference mode makes cannot be used in a graph.
         with th.inference_mode():
-            return self.q_net._predict(obs, deterministic=deterministic)
+            return self._predict(inputs, deterministic=deterministic).cpu().numpy(), state
+
+    def obs_to_tensor(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[PyTorchObs, bool]:
+        """
+        Convert an input observation to a PyTorch tensor that can be fed to a model.
+
+        :param observation: the input observation
+        :return: The observation as PyTorch tensor
+            and whether the observation is vectorized or not
+        """
+        return super().obs_to_tensor(self._as_arrays(observation))
+
+    def is_vectorized_observation(self, observation: np.ndarray | dict[str, np.ndarray]) -> bool:
+        """
+        :param observation: the input observation to check
+        :return: whether the given observation is vectorized or not
+        """
+        return super().is_vectorized_observation(self._as_arrays(observation))
+
+    def _as_arrays(self, observation: np.ndarray | dict[str, np.ndarray]) -> np.ndarray | dict[str, np.ndarray]:
+        space = self.observation_space
+        if isinstance(observation, dict) and isinstance(space, spaces.Dict):
+            return {key: as_array(part, space[key]) for key, part in observation.items()}
+        if isinstance(observation, dict):
+            return observation  # left to SB3's error
+        return as_array(observation, space)
 
     def set_training_mode(self, mode: bool) -> None:
         """

@@ -134,6 +134,28 @@ def test_other_environments(env, policy, stacked):
     assert spec["function"] == (POPULATION if stacked else SINGLE)
 
 
+@pytest.mark.parametrize(
+    "shape", [(10, 10, 40), (40, 10, 10), (36, 36, 40), (40, 36, 36), (84, 84, 3), (3, 35, 84), (10, 10, 10)]
+)
+def test_images_get_the_network_that_cnn_policy_chooses(shape):
+    import gymnasium as gym
+
+    from sb3_robust_be.qrc.extractors import MinAtarCNN, extractor_for
+
+    class Images(gym.Env):
+        observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
+        action_space = gym.spaces.Discrete(2)
+
+    name = f"Images{'x'.join(map(str, shape))}-v0"
+    gym.register(name, Images, disable_env_checker=True)
+    try:
+        (spec,) = make_specs(look_at(name, None), "dqn", [0.5], [7], 10)
+    finally:
+        del gym.registry[name]
+    small = "features_extractor_class" in spec["arguments"]["policy_kwargs"]
+    assert small == (extractor_for(Images.observation_space) is MinAtarCNN)
+
+
 def test_qrdqn_is_a_single_agent():
     (spec,) = make_specs(look_at("CartPole-v1", None), "qrdqn", [0.5], [7], 10)
     assert spec["function"] == SINGLE

@@ -26,6 +26,8 @@ OBSERVATIONS = {
     "image": ("qrc", "CnnPolicy", images(6, 5, 3), (3, 6, 5), SMALL_CNN),
     "channels_first": ("sbeed", "CnnPolicy", images(6, 5, 2, channels_last=False), (2, 6, 5), SMALL_CNN),
     "minatar": ("qlc", "CnnPolicy", images(5, 5, 3, bool), (5, 5, 3), SMALL_CNN),
+    "more_channels_than_height": ("qrc_huber", "CnnPolicy", images(5, 5, 9, bool), (5, 5, 9), SMALL_CNN),
+    "more_channels_first": ("gq", "CnnPolicy", images(5, 5, 9, channels_last=False), (9, 5, 5), SMALL_CNN),
     "dict": ("dqn", "MultiInputPolicy", vector_and_code(), None, {"net_arch": [8]}),
     "dict_with_image": ("gq", "MultiInputPolicy", WITH_IMAGE, None, {"net_arch": [8]}),
     "multi_discrete": ("dqn", "MlpPolicy", spaces.MultiDiscrete([2, 3]), (2,), {"net_arch": [8]}),

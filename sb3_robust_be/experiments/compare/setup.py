@@ -15,6 +15,7 @@ from sb3_robust_be.envs.lockstep import batches
 from sb3_robust_be.experiments.control import POPULATION, SINGLE, control_spec
 from sb3_robust_be.experiments.domains import DOMAINS, Domain, own_arguments, shared_arguments
 from sb3_robust_be.experiments.specs import Spec
+from sb3_robust_be.images import is_small
 
 ALGORITHMS = ("dqn", "qrc", "qrc_huber", "qlc", "gq", "gq_huber", "sbeed", "qrdqn")
 # Seeds that choose the step size, none of which is reported.
@@ -22,7 +23,6 @@ SELECTION_SEEDS = range(10_000, 10_010)
 # In another environment than the paper's: all of a short run's transitions, Cart-pole's network.
 _DEFAULT_BUFFER, _DEFAULT_NETWORK = 100_000, (64, 64)
 _MINATAR_FEATURES = {"__import__": "sb3_robust_be.qrc.extractors:MinAtarCNN"}
-_SMALLEST_NATURE = 36
 # From so many steps on the compiler's half minute pays.
 _COMPILED_FROM = 50_000
 
@@ -71,7 +71,7 @@ def look_at(env_id: str, net_arch: Sequence[int] | None) -> Setup:
     if isinstance(space, spaces.Box) and len(space.shape) == 3:
         if net_arch is not None:
             raise ValueError(f"net_arch is {list(net_arch)}, but {env_id!r} has images, whose network is given.")
-        return Setup(domain, "CnnPolicy", False, sorted(space.shape)[1] < _SMALLEST_NATURE)
+        return Setup(domain, "CnnPolicy", False, is_small(space.shape))
     return Setup(domain, "MlpPolicy", True, False)
 
 
