@@ -80,7 +80,7 @@ def test_an_unknown_command_names_the_closest(typed, meant, capsys):
     assert cli.main([typed]) == 2
     shown = capsys.readouterr().err
     assert repr(typed) in shown
-    assert f"did you mean {meant!r}" in shown
+    assert f"Did you mean {meant!r}?" in shown
     assert shown.count("\n") == 1
 
 

@@ -248,8 +248,8 @@ def test_sys_argv_is_given_back(passed, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "--env", "CartPol-v1"], "Did you mean CartPole-v1"),
-        (["tune", "--env", "MinAtar/Breakuot-v0"], "Did you mean MinAtar/Breakout-v0"),
+        (["train", "--env", "CartPol-v1"], "Did you mean 'CartPole-v1'"),
+        (["tune", "--env", "MinAtar/Breakuot-v0"], "Did you mean 'MinAtar/Breakout-v0'"),
         (["enjoy", "--env", "Acrobot-v1"], "sb3-robust-be train --algo qrc_huber --env Acrobot-v1"),
         (["train", "--trial-id", "3"], "--storage"),
         (["train", "--trial-id", "0", "--storage", "s.log", "--study-name", "s"], "--trial-id -N"),

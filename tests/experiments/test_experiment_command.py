@@ -159,7 +159,7 @@ def test_mistakes_in_a_file(content, says, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["run", "controll"], "did you mean 'control'"),
+        (["run", "controll"], "Did you mean 'control'"),
         (["run", "control", "--scale", "huge"], "scale is 'huge'"),
         (["run", "nothing.yml"], "nothing.yml"),
         (["run", "control", "--scale", "smoke", "--shard", "3/2"], "shard is '3/2'"),
