@@ -84,6 +84,13 @@ def test_an_unknown_command_names_the_closest(typed, meant, capsys):
     assert shown.count("\n") == 1
 
 
+def test_no_far_fetched_suggestion(capsys):
+    assert cli.main(["xyz"]) == 2
+    shown = capsys.readouterr().err
+    assert "Did you mean" not in shown
+    assert "There are compare, experiment" in shown
+
+
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_command_leads_to_a_function(name):
     module, _, function = cli.COMMANDS[name].target.partition(":")

@@ -64,7 +64,8 @@ def environment_fingerprint(spec: Spec) -> dict[str, str]:
     found = {"gymnasium": gym.__version__}
     if registered is not None:
         fields = [field.name for field in dataclasses.fields(registered) if field.init and field.name != "id"]
-        found |= {name: _text(getattr(registered, name)) for name in fields}
+        values = {name: getattr(registered, name) for name in fields}
+        found |= {name: value if isinstance(value, str) else _text(value) for name, value in values.items()}
     names = _modules_of(layers, registered)
     return found | _distributions(names) | {f"source of {name}": _hash(name) for name in _with_imported(names)}
 
