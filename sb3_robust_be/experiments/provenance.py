@@ -51,7 +51,7 @@ def check_unchanged(root: Path, fingerprints: Mapping[str, Fingerprint]) -> None
     if finished:
         shown = list(changes)[:_SHOWN] + ["…"] * (len(changes) > _SHOWN)
         raise ChangedError(
-            f"{root} holds {finished} finished run{'s' * (finished > 1)} made with something else than what is here now: "
+            f"{root} holds {finished} finished run{'s' * (finished > 1)} made with something else than is here now: "
             f"{'; '.join(shown)}. The two are not to be averaged."
         )
     if unknown:
