@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import json
 import time
@@ -13,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sb3_robust_be.evaluation import area_under_curve, binned_curve, final_performance
+from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.specs import Spec
 from sb3_robust_be.experiments.writer import RunWriter
 from sb3_robust_be.files import write_atomically
-from sb3_robust_be.messages import first_line
 
 if TYPE_CHECKING:
     from sb3_robust_be.population import Population
@@ -71,22 +70,6 @@ def control_spec(
     }
 
 
-def import_packages(spec: Spec) -> None:
-    """Import what registers the environment, in whatever process this is.
-
-    :param spec: Of :func:`control_spec`.
-    :raises ValueError: If a module cannot be imported.
-    """
-    for package in spec.get("gym_packages", ()):
-        try:
-            importlib.import_module(package)
-        except Exception as error:
-            raise ValueError(
-                f"gym_packages has {package!r}, which cannot be imported ({first_line(error)}); give modules that are "
-                "installed or in the current folder."
-            ) from error
-
-
 def train_population(specs: Sequence[Spec], writers: Sequence[RunWriter], report_progress: ReportProgress) -> None:
     """Execute runs that differ in their seeds and in arguments that may differ within a population.
 
@@ -135,26 +118,6 @@ def _population(specs: Sequence[Spec]) -> Population:
         verbose=0,
         **_constructed(shared),
     )
-
-
-def check_environments(specs: Sequence[Spec]) -> None:
-    """Before hours of work, not after: whether every environment can be made.
-
-    :param specs: Of any function; those without an environment are passed over.
-    :raises ValueError: If one cannot.
-    """
-    import gymnasium as gym
-
-    distinct = {(spec["env"], str(spec["env_kwargs"])): spec for spec in specs if "env" in spec}
-    for spec in distinct.values():
-        env, kwargs = spec["env"], spec["env_kwargs"]
-        import_packages(spec)
-        try:
-            gym.make(env, **kwargs).close()
-        except Exception as error:
-            raise ValueError(
-                f"{env} cannot be made here: {first_line(error)} Install what it needs, then run this again."
-            ) from error
 
 
 def make_agent(spec: Spec) -> None:

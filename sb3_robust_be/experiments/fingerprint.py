@@ -19,7 +19,7 @@ import gymnasium as gym
 import numpy as np
 
 from sb3_robust_be import __version__, report
-from sb3_robust_be.experiments.control import import_packages
+from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.experiments.provenance import Fingerprint
 from sb3_robust_be.experiments.specs import Spec, dumps, run_id
 
@@ -71,8 +71,12 @@ def environment_fingerprint(spec: Spec) -> dict[str, str]:
 
 
 def _layers(env: gym.Env[Any, Any]) -> Iterator[type]:
+    """The classes from the outermost wrapper to the environment, without the wrappers that every registration gets."""
+    # Looked up now, for rl_zoo3 puts a class of its own in the place of one.
+    usual = (gym.wrappers.TimeLimit, gym.wrappers.OrderEnforcing, gym.wrappers.PassiveEnvChecker)
     while isinstance(env, gym.Wrapper):
-        yield type(env)
+        if type(env) not in usual:
+            yield type(env)
         env = env.env
     yield type(env)
 

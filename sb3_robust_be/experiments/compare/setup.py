@@ -11,8 +11,9 @@ import gymnasium as gym
 from gymnasium import spaces
 
 from sb3_robust_be.envs.lockstep import batches
-from sb3_robust_be.experiments.control import POPULATION, SINGLE, control_spec, import_packages, make_agent
+from sb3_robust_be.experiments.control import POPULATION, SINGLE, control_spec, make_agent
 from sb3_robust_be.experiments.domains import DOMAINS, Domain, own_arguments, shared_arguments
+from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.experiments.specs import Spec
 from sb3_robust_be.messages import did_you_mean, first_line
 
