@@ -5,13 +5,15 @@ A command's module is imported when it runs, and not before: ``--help`` answers 
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from sb3_robust_be import __version__
+from sb3_robust_be.messages import did_you_mean
 
 PROGRAM = "sb3-robust-be"
 
@@ -91,6 +93,23 @@ def _missing_extra(error: BaseException) -> str | None:
     return None
 
 
+@contextmanager
+def _current_folder_is_searched() -> Iterator[None]:
+    """Let modules of the current folder be imported, as ``python -m`` does, but after those that are installed.
+
+    Worker processes search where this one does.
+    """
+    folder = str(Path.cwd())
+    absent = not {folder, ""} & set(sys.path)
+    if absent:
+        sys.path.append(folder)
+    try:
+        yield
+    finally:
+        if absent:
+            sys.path.remove(folder)
+
+
 def _fail(message: str) -> int:
     print(f"{PROGRAM}: {message}", file=sys.stderr)
     return 2
@@ -111,11 +130,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     name, *rest = arguments
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.0)[0]
-        return _fail(f"{name!r} is not a command; did you mean {near!r}? The commands are: {', '.join(COMMANDS)}.")
+        return _fail(f"{name!r} is not a command.{did_you_mean(name, COMMANDS)} There are {', '.join(COMMANDS)}.")
     try:
         module, _, function = COMMANDS[name].target.partition(":")
-        return int(getattr(importlib.import_module(module), function)(rest))
+        with _current_folder_is_searched():
+            return int(getattr(importlib.import_module(module), function)(rest))
     except Exception as error:
         if (advice := _missing_extra(error)) is not None:
             return _fail(f"{name}: {advice}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import importlib
 import inspect
 import io
@@ -28,6 +27,7 @@ from rl_zoo3.train import train as rl_zoo3_train
 from rl_zoo3.utils import ALGOS, get_model_path
 from stable_baselines3.common.base_class import BaseAlgorithm
 
+from sb3_robust_be.messages import did_you_mean, first_line
 from sb3_robust_be.registry import ALGORITHMS
 from sb3_robust_be.updates import H_TARGETS, LIMITS
 
@@ -201,6 +201,7 @@ class _Call:
             option("--storage")
             option("--study-name")
             option("--trial-id", type=int)
+            option("-optimize", "--optimize-hyperparameters", action="store_true")
         self.seen, _ = self._parser.parse_known_args(arguments)
 
     def error(self, message: str) -> NoReturn:
@@ -213,21 +214,49 @@ class _Call:
         return [] if path is None else ["--conf-file", str(path)]
 
     def check_environment(self) -> None:
-        """Refuse an id that gymnasium does not know, with the closest it knows."""
+        """Import the packages, and refuse an id that gymnasium does not know, with the closest it knows."""
+        if self.wants_help:
+            return
+        self._check_module()
+        for package in self.seen.gym_packages:
+            try:
+                importlib.import_module(package)
+            except Exception as error:
+                self.error(
+                    f"--gym-packages {package} cannot be imported ({first_line(error)}); give modules that are "
+                    "installed or in the current folder."
+                )
         env_id = self.seen.env
-        if self.wants_help or self.seen.gym_packages or env_id in gym.registry:
+        if env_id in gym.registry:
             return
         if env_id.startswith("MinAtar/"):
             importlib.import_module("minatar")  # raises where the extra is missing
-        near = difflib.get_close_matches(env_id, gym.registry, n=1)
         self.error(
-            f"--env {env_id!r} is not registered with gymnasium." + (f" Did you mean {near[0]}?" if near else "")
+            f"--env {env_id!r} is not registered with gymnasium.{did_you_mean(env_id, gym.registry)} If a package "
+            "registers it, name that with --gym-packages."
         )
 
+    def _check_module(self) -> None:
+        """Refuse gymnasium's ``module:id``, for rl_zoo3 looks the whole of it up."""
+        module, colon, env_id = self.seen.env.rpartition(":")
+        if colon:
+            packages = " ".join(dict.fromkeys([module, *self.seen.gym_packages]))
+            self.error(
+                f"--env {self.seen.env!r} names a module, which rl_zoo3 cannot take there; give "
+                f"--gym-packages {packages} --env {env_id}."
+            )
+
     def check_trial(self) -> None:
-        """Refuse what rl_zoo3 ignores: a trial without its study, and the number 0."""
+        """Refuse what rl_zoo3 ignores: a study without a trial, a trial without its study, and the number 0."""
         seen = self.seen
         if seen.trial_id is None:
+            given = [name for name, value in (("--storage", seen.storage), ("--study-name", seen.study_name)) if value]
+            if given and not seen.optimize_hyperparameters:
+                self.error(
+                    f"{' and '.join(given)} without --trial-id would be ignored by rl_zoo3, which would train untuned; "
+                    "name a trial of the study with --trial-id N (of N trials, the first by -N and the last by -1), or "
+                    "search with `tune`."
+                )
             return
         if not (seen.storage and seen.study_name):
             self.error(f"--trial-id {seen.trial_id} needs the --storage and the --study-name that `tune` was given.")
@@ -239,6 +268,7 @@ class _Call:
         seen = self.seen
         if self.wants_help or seen.algo not in ALGOS:
             return
+        self._check_module()
         env_name = EnvironmentName(seen.env)
         which = (seen.load_best, seen.load_checkpoint, seen.load_last_checkpoint)
         try:

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "sb3_robust_be"
 
 # From the ground up. A part imports parts of lower levels only; within a part everything goes.
 LEVELS = (
-    {"updates", "envs", "evaluation", "files", "images", "interrupts", "cores"},
+    {"updates", "envs", "evaluation", "files", "images", "messages", "interrupts", "cores"},
     {"linear", "qrc", "report"},
     {"sbeed"},
     {"registry"},
@@ -26,7 +26,7 @@ LEVELS = (
 )
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 HEAVY = ("torch", "stable_baselines3", "sb3_contrib", "rl_zoo3")
-LIGHT = ("linear", "evaluation", "report", "updates", "envs", "files", "images")
+LIGHT = ("linear", "evaluation", "report", "updates", "envs", "files", "images", "messages")
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

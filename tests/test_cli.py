@@ -80,8 +80,15 @@ def test_an_unknown_command_names_the_closest(typed, meant, capsys):
     assert cli.main([typed]) == 2
     shown = capsys.readouterr().err
     assert repr(typed) in shown
-    assert f"did you mean {meant!r}" in shown
+    assert f"Did you mean {meant!r}?" in shown
     assert shown.count("\n") == 1
+
+
+def test_no_far_fetched_suggestion(capsys):
+    assert cli.main(["xyz"]) == 2
+    shown = capsys.readouterr().err
+    assert "Did you mean" not in shown
+    assert "There are compare, experiment" in shown
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)

@@ -245,22 +245,6 @@ def test_sys_argv_is_given_back(passed, monkeypatch):
     assert sys.argv is caller
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["train", "--env", "CartPol-v1"], "Did you mean CartPole-v1"),
-        (["tune", "--env", "MinAtar/Breakuot-v0"], "Did you mean MinAtar/Breakout-v0"),
-        (["enjoy", "--env", "Acrobot-v1"], "sb3-robust-be train --algo qrc_huber --env Acrobot-v1"),
-        (["train", "--trial-id", "3"], "--storage"),
-        (["train", "--trial-id", "0", "--storage", "s.log", "--study-name", "s"], "--trial-id -N"),
-    ],
-)
-def test_mistakes_get_one_clear_error(arguments, message, in_tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(arguments)
-    assert message in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("command", ["train", "tune", "enjoy"])
 def test_help_shows_ours_and_rl_zoo3s(command, capsys):
     with pytest.raises(SystemExit, match="0"):

@@ -4,6 +4,7 @@ A run is a spec, a JSON-able dict that says everything about it, with ``"functio
 executes it. A unit is a list of runs that one worker executes in one go. :func:`run_units` executes what is not done.
 """
 
+from sb3_robust_be.experiments.provenance import ChangedError, Fingerprint
 from sb3_robust_be.experiments.runner import Summary, run_units
 from sb3_robust_be.experiments.specs import Spec, run_id
 from sb3_robust_be.experiments.store import (
@@ -19,7 +20,9 @@ from sb3_robust_be.experiments.writer import RunWriter
 from sb3_robust_be.files import StoreError
 
 __all__ = [
+    "ChangedError",
     "Counts",
+    "Fingerprint",
     "RunFunction",
     "RunWriter",
     "RunnerError",

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from sb3_robust_be.experiments.chosen import ALL, command_line, ended, find, find_all, folder, stage_counts
-from sb3_robust_be.experiments.control import check_environments
 from sb3_robust_be.experiments.declared import load_declared, names
+from sb3_robust_be.experiments.environments import check_environments
 from sb3_robust_be.experiments.experiment import SCALES, Results
-from sb3_robust_be.experiments.grids import make_units
-from sb3_robust_be.experiments.options import add_runner_options, exit_code, number_of_jobs, runner_options
+from sb3_robust_be.experiments.options import RETRY, add_runner_options, execute, exit_code, start_fresh
 from sb3_robust_be.experiments.report_command import (
     DEFAULT_SCALE,
     add_publish_options,
@@ -21,7 +20,6 @@ from sb3_robust_be.experiments.report_command import (
     run_publish,
     run_report,
 )
-from sb3_robust_be.experiments.runner import run_units
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -53,10 +51,11 @@ def _show(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     experiment = find(args.name)
     out = folder(args, experiment)
+    start_fresh(args, out)
     failures: list[str] = []
     for specs in experiment.stages(experiment.preset(args.scale), Results(out)):
         check_environments(specs)
-        run_units(make_units(specs, number_of_jobs(args)), out, **runner_options(args))
+        execute(specs, out, args)
         failures += [failure["error"] for failure in Results(out).failures(specs) if failure is not None]
         if not ended(out, specs):
             print("Other shards have runs left: run the same command again when they have ended, for what is next.")
@@ -64,6 +63,8 @@ def _run(args: argparse.Namespace) -> int:
     print(f"{experiment.name} is complete in {out}.")
     for error, count in Counter(failures).most_common():
         print(f"{count} failed: {error}")
+    if failures:
+        print(RETRY)
     print(f"Next: {command_line('report', args, experiment)}")
     return int(len(failures) > 0)
 

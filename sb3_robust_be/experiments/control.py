@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sb3_robust_be.evaluation import area_under_curve, binned_curve, final_performance, with_unfinished
+from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.parts import NotPublishedError
 from sb3_robust_be.experiments.specs import Spec
@@ -37,6 +38,7 @@ def control_spec(
     *,
     policy: str = "MlpPolicy",
     env_kwargs: dict[str, Any] | None = None,
+    gym_packages: Sequence[str] = (),
     compile: bool = False,
     function: str = POPULATION,
 ) -> Spec:
@@ -49,9 +51,12 @@ def control_spec(
     :param arguments: Of the algorithm, as JSON.
     :param policy: As for SB3.
     :param env_kwargs: Of ``gym.make``.
+    :param gym_packages: Modules to import first, which register environments.
     :param compile: Whether the population's update is compiled, which changes the last digits.
     :param function: :data:`POPULATION` or :data:`SINGLE`.
     """
+    # Absent where there are none, as it was before there could be any.
+    packages = {"gym_packages": list(gym_packages)} if gym_packages else {}
     return {
         "function": function,
         "algorithm": algorithm,
@@ -62,6 +67,7 @@ def control_spec(
         "seed": seed,
         "arguments": arguments,
         "compile": compile,
+        **packages,
     }
 
 
@@ -100,6 +106,7 @@ def _population(specs: Sequence[Spec]) -> Population:
     from sb3_robust_be.population import Member, Population
 
     first = specs[0]
+    import_packages(first)
     shared = {k: v for k, v in first["arguments"].items() if all(s["arguments"].get(k, _ABSENT) == v for s in specs)}
     members = [Member(spec["seed"], {k: v for k, v in spec["arguments"].items() if k not in shared}) for spec in specs]
     return Population(
@@ -114,37 +121,22 @@ def _population(specs: Sequence[Spec]) -> Population:
     )
 
 
-def check_environments(specs: Sequence[Spec]) -> None:
-    """Before hours of work, not after: whether every environment can be made.
-
-    :param specs: Of any function; those without an environment are passed over.
-    :raises ValueError: If one cannot.
-    """
-    import gymnasium as gym
-
-    distinct = {(spec["env"], str(spec["env_kwargs"])): spec["env_kwargs"] for spec in specs if "env" in spec}
-    for (env, _), kwargs in distinct.items():
-        try:
-            gym.make(env, **kwargs).close()
-        except Exception as error:
-            raise ValueError(
-                f"{env} cannot be made here: {error} Install what it needs, then run this again."
-            ) from error
-
-
 def make_agent(spec: Spec) -> None:
     """
     :param spec: Of :func:`control_spec`.
-    :raises Exception: Whatever the algorithm, the network or the environment object to in it.
+    :raises Exception: Whatever the algorithm, the network or the environment object to in it, before the first step.
     """
     import gymnasium as gym
 
+    import_packages(spec)
     if spec["function"] == SINGLE:
-        _single_agent(
+        agent = _single_agent(
             {**spec, "arguments": {**spec["arguments"], "buffer_size": 1}}, gym.make(spec["env"], **spec["env_kwargs"])
         )
     else:
-        _population([spec])
+        agent = _population([spec])[0]
+    # Some networks can be made, but take no observation.
+    agent.predict(agent.observation_space.sample())
 
 
 def finish_members(population: Population, specs: Sequence[Spec], writers: Sequence[RunWriter], seconds: float) -> None:
@@ -189,6 +181,7 @@ def train_single(specs: Sequence[Spec], writers: Sequence[RunWriter], report_pro
 
     for i, (spec, writer) in enumerate(zip(specs, writers, strict=True)):
         started = time.time()
+        import_packages(spec)
         env = Monitor(gym.make(spec["env"], **spec["env_kwargs"]))
         model = _single_agent(spec, env)
         progress = Progress(i, spec["steps"], env)

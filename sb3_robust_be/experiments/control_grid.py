@@ -95,6 +95,7 @@ class ControlPreset:
                 arguments,
                 policy=self.policy,
                 env_kwargs=dict(domain.env_kwargs),
+                gym_packages=domain.gym_packages,
                 compile=self.compile and self.stacked,
                 function=POPULATION if self.stacked else SINGLE,
             )

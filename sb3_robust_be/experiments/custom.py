@@ -16,6 +16,7 @@ from sb3_robust_be.experiments.domains import Domain
 from sb3_robust_be.experiments.experiment import SCALES, Analysis, Experiment, Results
 from sb3_robust_be.experiments.grids import settings_of
 from sb3_robust_be.experiments.specs import Spec
+from sb3_robust_be.messages import first_line
 
 KEYS = {
     "env": "gymnasium id (required)",
@@ -26,6 +27,7 @@ KEYS = {
     "net_arch": "list of hidden units, default [64, 64]",
     "buffer_size": "transitions, default 100000",
     "env_kwargs": "of gym.make",
+    "gym_packages": "list of modules that register the environment",
     "arguments": "of every algorithm; what is not given is the paper's (ε = 0.1, an update per step from the 33rd on, "
     "DQN with a target refreshed every 64 steps and no gradient clipping)",
     "policy": "default MlpPolicy",
@@ -37,7 +39,7 @@ _KINDS: dict[str, type[Any]] = {
     **dict.fromkeys(("env", "policy"), str),
     **dict.fromkeys(("algorithms", "env_kwargs", "arguments"), dict),
     **dict.fromkeys(("single_agents", "compile"), bool),
-    "net_arch": list,
+    **dict.fromkeys(("net_arch", "gym_packages"), list),
 }
 
 
@@ -104,6 +106,7 @@ def _preset(data: dict[str, Any]) -> ControlPreset:
         data.get("buffer_size", 100_000),
         data["steps"],
         env_kwargs=data.get("env_kwargs", {}),
+        gym_packages=tuple(data.get("gym_packages", ())),
     )
     return ControlPreset(
         domains=("own",),
@@ -140,7 +143,8 @@ def _check_agents(preset: ControlPreset) -> None:
             try:
                 make_agent(spec)
             except Exception as error:
-                raise ValueError(f"{contender.label} with {setting} cannot be made: {error}") from error
+                reason = first_line(error)
+                raise ValueError(f"{contender.label} with {setting} cannot be made: {reason}") from error
 
 
 def _analyse(preset: ControlPreset, results: Results) -> Analysis:

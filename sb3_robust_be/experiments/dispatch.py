@@ -7,7 +7,7 @@ import itertools
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Self
 from sb3_robust_be.experiments.executors import Engine
 from sb3_robust_be.experiments.processes import cause_of_death
 from sb3_robust_be.experiments.progress import Tally
-from sb3_robust_be.experiments.specs import Spec, read_json
+from sb3_robust_be.experiments.specs import Spec, read_json, run_id
 from sb3_robust_be.experiments.store import PROGRESS, run_directory, run_state
 from sb3_robust_be.experiments.units import Outcome, RunnerError, execute_unit
 from sb3_robust_be.experiments.writer import RunWriter
@@ -59,12 +59,21 @@ class Dispatcher:
     :param root: The folder, absolute.
     :param units: Runs that have not ended.
     :param tally: Updated as runs end.
+    :param fingerprints: By the run's id, what its ``fingerprint.json`` is to say.
     """
 
-    def __init__(self, root: Path, units: Iterable[list[Spec]], engine: Engine, tally: Tally) -> None:
+    def __init__(
+        self,
+        root: Path,
+        units: Iterable[list[Spec]],
+        engine: Engine,
+        tally: Tally,
+        fingerprints: Mapping[str, dict[str, Any]] | None = None,
+    ) -> None:
         self.root = root
         self.engine = engine
         self.tally = tally
+        self._fingerprints = fingerprints or {}
         self._invocation = uuid.uuid4().hex
         self._queue = deque(_Task(unit) for unit in units)
         self._suspects: deque[_Task] = deque()
@@ -118,7 +127,9 @@ class Dispatcher:
         if slot.executor is None:
             slot.executor = self.engine.make()
         try:
-            future = slot.executor.submit(execute_unit, str(self.root), task.specs, task.attempt, self._invocation)
+            future = slot.executor.submit(
+                execute_unit, str(self.root), task.specs, task.attempt, self._invocation, self._of(task)
+            )
         except BrokenExecutor:
             slot.casualties.append(task)
             if not slot.tasks:
@@ -126,6 +137,10 @@ class Dispatcher:
             return
         slot.tasks[future] = task
         future.add_done_callback(lambda ended: self._ended.put((slot, ended)))
+
+    def _of(self, task: _Task) -> dict[str, dict[str, Any]]:
+        ids = [run_id(spec) for spec in task.specs]
+        return {run: self._fingerprints[run] for run in ids if run in self._fingerprints}
 
     def _settle(self, slot: _Slot, future: Future[list[Outcome]]) -> None:
         task = slot.tasks.pop(future)
@@ -194,7 +209,8 @@ class Dispatcher:
             if state == "done" or state == "failed":
                 self._count([state])
             elif task.attempt >= TRIES:
-                RunWriter(self.root, spec, task.attempt).fail(f"{reason}; it was tried {TRIES} times")
+                writer = RunWriter(self.root, spec, task.attempt, fingerprint=self._fingerprints.get(run_id(spec)))
+                writer.fail(f"{reason}; it was tried {TRIES} times")
                 self._count(["failed"])
             else:
                 self._put_back(_Task([spec], task.attempt + 1))

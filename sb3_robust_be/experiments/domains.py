@@ -25,6 +25,8 @@ class Domain:
     huber_threshold: float = 1.0
     """κ of QRC-Huber and GQ-Huber: 1, on Mountain Car 2 (paper, section 8.1)"""
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    gym_packages: tuple[str, ...] = ()
+    """Modules that register the environment"""
 
 
 DOMAINS: dict[str, Domain] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from sb3_robust_be.experiments.dispatch import Dispatcher
 from sb3_robust_be.experiments.executors import PRELOAD, choose_engine
 from sb3_robust_be.experiments.plan import plan
 from sb3_robust_be.experiments.progress import Tally, display
+from sb3_robust_be.experiments.provenance import Fingerprint, check_unchanged, forget_other_failures
 from sb3_robust_be.experiments.specs import Spec
 from sb3_robust_be.experiments.store import FAILED, SPEC, Counts, prepare, run_directory, run_state, status
 from sb3_robust_be.experiments.units import RunnerError
@@ -39,6 +40,7 @@ def run_units(
     retry_failed: bool = False,
     progress: bool = True,
     preload: Sequence[str] = PRELOAD,
+    fingerprints: Mapping[str, Fingerprint] | None = None,
 ) -> Summary:
     """Execute every run that has neither a result nor a failure yet; call it again to continue after any interruption.
 
@@ -58,6 +60,10 @@ def run_units(
     :param retry_failed: Whether runs recorded as failed are executed again.
     :param progress: Whether to show progress on standard error.
     :param preload: Modules that worker processes have from the start. The first call in a process decides.
+    :param fingerprints: What makes the runs besides their specs, by id, such as the version of an environment. It is
+        kept beside each result; runs that have failed with another are executed again.
+    :raises ChangedError: (a ``RunnerError``) if a finished run has another fingerprint, before anything is executed, or
+        at the end where other calls have made such runs meanwhile.
     :raises StoreError: (an ``OSError``) if the folder cannot be written.
     :raises RunnerError: if a function cannot be loaded or the engine gives up.
     :raises KeyboardInterrupt: on Ctrl-C, after a line that says how to continue.
@@ -65,11 +71,15 @@ def run_units(
     planned = plan(units, shard)
     specs = [spec for unit in planned for spec in unit]
     root = prepare(out)
+    fingerprints = fingerprints or {}
+    check_unchanged(root, fingerprints)
+    forget_other_failures(root, fingerprints)
     if retry_failed:
         _forget_failures(root, specs)
     open_units, tally = _remaining(root, planned)
     if open_units:
-        dispatcher = Dispatcher(root, open_units, choose_engine(executor, jobs, preload), tally)
+        written = {run: fingerprint._asdict() for run, fingerprint in fingerprints.items()}
+        dispatcher = Dispatcher(root, open_units, choose_engine(executor, jobs, preload), tally, written)
         try:
             with dispatcher, display(tally, progress) as shown:
                 dispatcher.run(shown.update)
@@ -80,6 +90,7 @@ def run_units(
             print(f"Interrupted: {kept}. The same command continues from here.", file=sys.stderr, flush=True)
             raise
     counts = _settled(root, specs)
+    check_unchanged(root, fingerprints)
     return Summary(counts.done, counts.failed, counts.running + counts.left)
 
 

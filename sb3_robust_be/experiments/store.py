@@ -1,8 +1,9 @@
 """The folder of an experiment: one directory per run, whose files alone say what is done.
 
-``OUT/runs/<id>/`` holds ``spec.json``, ``started.json`` (attempt, host, process, time of the last start), the run's
-own files such as ``curve.npz`` and ``monitor.csv``, and at the end ``result.json``, or ``failed.json`` with the
-traceback. ``result.json`` is written last and atomically: its presence means done.
+``OUT/runs/<id>/`` holds ``spec.json``, ``fingerprint.json`` (what made the run besides its spec, such as versions),
+``started.json`` (attempt, host, process, time of the last start), the run's own files such as ``curve.npz`` and
+``monitor.csv``, and at the end ``result.json``, or ``failed.json`` with the traceback. ``result.json`` is written last
+and atomically: its presence means done.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from sb3_robust_be.experiments.specs import Spec, read_json, run_id
 from sb3_robust_be.files import store_error
 
 RUNS = "runs"
-SPEC, STARTED, PROGRESS, RESULT, FAILED = (
-    f"{name}.json" for name in ("spec", "started", "progress", "result", "failed")
+SPEC, FINGERPRINT, STARTED, PROGRESS, RESULT, FAILED = (
+    f"{name}.json" for name in ("spec", "fingerprint", "started", "progress", "result", "failed")
 )
 _SILENCE_S = 600.0
 
@@ -110,7 +111,7 @@ def load_results(out: str | Path, specs: Iterable[Spec]) -> list[dict[str, Any] 
 
 
 def load_failures(out: str | Path, specs: Iterable[Spec]) -> list[dict[str, Any] | None]:
-    """``{"error": last line, "traceback": …, "attempt": …, "host": …}`` of each failed run; ``None`` for the others."""
+    """``{"error": first line, "traceback": …, "attempt": …, "host": …}`` of failed runs; ``None`` for the others."""
     directories = [run_directory(out, spec) for spec in specs]
     return [None if read_json(path / RESULT) is not None else read_json(path / FAILED) for path in directories]
 

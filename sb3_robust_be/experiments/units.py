@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from socket import gethostname
 from threading import Lock
 from typing import Any, Literal
 
-from sb3_robust_be.experiments.specs import Spec
+from sb3_robust_be.experiments.specs import Spec, run_id
 from sb3_robust_be.experiments.store import RUNS, run_directory, run_state
 from sb3_robust_be.experiments.writer import ProgressFile, RunWriter
 
@@ -53,7 +53,13 @@ def load_target(target: Any, what: str) -> Callable[..., Any]:
     return found
 
 
-def execute_unit(out: str, specs: Sequence[Spec], attempt: int = 1, invocation: str = "") -> list[Outcome]:
+def execute_unit(
+    out: str,
+    specs: Sequence[Spec],
+    attempt: int = 1,
+    invocation: str = "",
+    fingerprints: Mapping[str, dict[str, Any]] | None = None,
+) -> list[Outcome]:
     """Execute the runs of a unit that have no result and no failure yet.
 
     An exception out of the function fails every run it has not ended, and so does returning without ending one.
@@ -62,6 +68,7 @@ def execute_unit(out: str, specs: Sequence[Spec], attempt: int = 1, invocation: 
     :param attempt: 1, or 2 for the retry after a worker died.
     :param invocation: A token of the caller. If this attempt of this invocation has already begun, its worker is gone
         (an engine such as Dask starts a lost unit again by itself): the unit is then not executed but lost.
+    :param fingerprints: By the run's id, what its ``fingerprint.json`` is to say.
     :return: What became of each run, in order.
     :raises StoreError: if the folder cannot be written; the runs are then unfinished.
     :raises RunnerError: if the folder is not there or the function cannot be loaded.
@@ -73,7 +80,7 @@ def execute_unit(out: str, specs: Sequence[Spec], attempt: int = 1, invocation: 
         ended: dict[str, Outcome] = {}
         writers = []
         for spec, state in zip(specs, states, strict=True):
-            writer = RunWriter(out, spec, attempt, invocation)
+            writer = RunWriter(out, spec, attempt, invocation, (fingerprints or {}).get(run_id(spec)))
             if state == "done" or state == "failed":
                 ended[writer.id] = state
             else:

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sb3_robust_be.experiments.specs import Spec, dumps, read_json, run_id
-from sb3_robust_be.experiments.store import FAILED, PROGRESS, RESULT, SPEC, STARTED, run_directory
+from sb3_robust_be.experiments.store import FAILED, FINGERPRINT, PROGRESS, RESULT, SPEC, STARTED, run_directory
 from sb3_robust_be.files import is_storage_trouble, remove_stale_temporaries, store_error, write_atomically
+from sb3_robust_be.messages import first_line
 
 _REPORT_EVERY_S = 1.0
 
@@ -30,9 +31,17 @@ class RunWriter:
 
     :param attempt: 1, or 2 for the retry after a worker died.
     :param invocation: A token of the call of :func:`~sb3_robust_be.experiments.runner.run_units` it belongs to.
+    :param fingerprint: What ``fingerprint.json`` is to say; ``None``: nothing is known.
     """
 
-    def __init__(self, out: str | Path, spec: Spec, attempt: int = 1, invocation: str = "") -> None:
+    def __init__(
+        self,
+        out: str | Path,
+        spec: Spec,
+        attempt: int = 1,
+        invocation: str = "",
+        fingerprint: dict[str, Any] | None = None,
+    ) -> None:
         self.spec = spec
         self.id = run_id(spec)
         #: Where further files of the run may be put, such as ``monitor.csv``.
@@ -40,6 +49,7 @@ class RunWriter:
         self.ended: Literal["done", "failed"] | None = None
         self._attempt = attempt
         self._invocation = invocation
+        self._fingerprint = fingerprint
 
     def start(self, unit: str) -> None:
         """Mark the start.
@@ -64,6 +74,10 @@ class RunWriter:
         except OSError as error:
             raise store_error(error, self.directory) from error
         self._write_json(SPEC, self.spec)
+        if self._fingerprint is not None:
+            self._write_json(FINGERPRINT, self._fingerprint)
+        else:  # Not that of an earlier attempt.
+            (self.directory / FINGERPRINT).unlink(missing_ok=True)
 
     @property
     def was_started(self) -> bool:
@@ -112,7 +126,7 @@ class RunWriter:
         text, trace = str(error), ""
         if isinstance(error, BaseException):
             trace = "".join(traceback.format_exception(error))
-            text = trace.strip().splitlines()[-1]
+            text = first_line(error)
         if not self.directory.exists():  # The worker died before it began.
             self._create()
         record = {"error": text, "traceback": trace, "attempt": self._attempt, "host": gethostname()}

@@ -28,7 +28,7 @@ class Report:
     :param verdicts: One per claim.
     :param plots: In the order of the page.
     :param tables: Likewise.
-    :param failures: ``(run, last line of its traceback)``.
+    :param failures: ``(run, first line of its error)``.
     :param command: Exactly what made it.
     :param versions: By package; this installation's unless given.
     :param hardware: By part; this machine's unless given. Add the GPU here, where there is one.

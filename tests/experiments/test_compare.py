@@ -263,7 +263,7 @@ def _interval(mean):
     [
         (["--env", "CartPole-v9"], "CartPole-v9"),
         (["--env", "Pendulum-v1"], "Discrete"),
-        (["--env", "CartPole-v1", "--algos", "qlk"], "did you mean 'qlc'"),
+        (["--env", "CartPole-v1", "--algos", "qlk"], "Did you mean 'qlc'"),
         (["--env", "LunarLander-v2"], "LunarLander-v2"),
         (["--env", "nosuchmodule:Env-v0"], "nosuchmodule"),
         (["--env", "Blackjack-v1"], "wrap it"),

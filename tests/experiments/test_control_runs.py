@@ -13,7 +13,6 @@ from sb3_robust_be.evaluation import binned_curve, final_performance, with_unfin
 from sb3_robust_be.experiments import run_units
 from sb3_robust_be.experiments.control import (
     SINGLE,
-    check_environments,
     control_spec,
     load_curves,
     load_finals,
@@ -29,6 +28,7 @@ from sb3_robust_be.experiments.control_grid import (
 )
 from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.domains import DOMAINS, own_arguments, shared_arguments
+from sb3_robust_be.experiments.environments import check_environments
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.grids import make_units, settings_of
 from sb3_robust_be.experiments.store import run_directory

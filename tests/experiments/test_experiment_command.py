@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import changing_envs
+import gymnasium as gym
 import pytest
 
 from sb3_robust_be import cli
@@ -159,7 +162,7 @@ def test_mistakes_in_a_file(content, says, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["run", "controll"], "did you mean 'control'"),
+        (["run", "controll"], "Did you mean 'control'"),
         (["run", "control", "--scale", "huge"], "scale is 'huge'"),
         (["run", "nothing.yml"], "nothing.yml"),
         (["run", "control", "--scale", "smoke", "--shard", "3/2"], "shard is '3/2'"),
@@ -170,6 +173,43 @@ def test_mistakes_are_one_line(arguments, says, capsys, tmp_path):
     error = capsys.readouterr().err.strip()
     assert says in error
     assert len(error.splitlines()) == 1
+
+
+def test_no_far_fetched_suggestion(capsys):
+    assert experiment("run", "xyz") == 2
+    assert "'xyz' is no experiment. There are objectives" in capsys.readouterr().err
+
+
+def test_packages_that_register_environments(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    changing_envs.write(tmp_path, changing_envs.SOURCE)
+    Path("mine.yml").write_text(OWN_YAML.replace("env: CartPole-v1", "env: Walk-v0\ngym_packages: [walks]"))
+    try:
+        assert experiment("run", "mine.yml", *ENGINE) == 0
+    finally:
+        changing_envs.forget()
+    assert len(list(tmp_path.glob("experiments/own-mine-laptop/runs/*/result.json"))) == 10
+
+
+def test_what_cannot_be_trained_is_one_line(tmp_path, monkeypatch, capsys):
+    """SB3's own message has seven lines and ends with a link."""
+    images = gym.spaces.Box(0.0, 1.0, (84, 84, 3))
+    monkeypatch.setitem(gym.registry, "Images-v0", gym.envs.registration.EnvSpec("Images-v0", lambda: _Images(images)))
+    path = tmp_path / "mine.yml"
+    path.write_text(
+        "env: Images-v0\nsteps: 40\npolicy: CnnPolicy\nsingle_agents: true\nalgorithms: {qlc: {policy_kwargs: {}}}\n"
+    )
+    assert experiment("run", str(path), "--out", str(tmp_path), *ENGINE) == 2
+    error = capsys.readouterr().err
+    assert "You should use NatureCNN only with images not with Box" in error
+    assert len(error.splitlines()) == 1
+
+
+class _Images(gym.Env):
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, space):
+        self.observation_space = space
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_a_function_that_cannot_be_loaded_stops_everything(cluster, tmp_path):
 def test_exceptions_are_failures_as_everywhere(cluster, tmp_path):
     one = spec("mixed", ends="forget", raises=True)
     assert run_units([[one]], tmp_path, **engine(cluster)) == (0, 1, 0)
-    assert load_failures(tmp_path, [one])[0]["error"] == "last line"
+    assert load_failures(tmp_path, [one])[0]["error"] == "ValueError: first line"
 
 
 def test_workers_with_threads_are_refused(tmp_path):

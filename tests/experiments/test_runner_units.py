@@ -33,8 +33,12 @@ def test_an_exception_fails_those_that_have_not_ended(out):
     specs = population("finish", "fail", "forget", raises=True)
     assert execute_unit(out, specs) == ["done", "failed", "failed"]
     failures = load_failures(out, specs)
-    assert [failure and failure["error"] for failure in failures] == [None, "the member's own reason", "last line"]
-    assert "ValueError: first line" in failures[2]["traceback"]
+    assert [failure and failure["error"] for failure in failures] == [
+        None,
+        "the member's own reason",
+        "ValueError: first line",
+    ]
+    assert "last line" in failures[2]["traceback"]
 
 
 def test_sys_exit_is_an_exception(out):

@@ -12,6 +12,7 @@ from sb3_robust_be.experiments.compare.setup import (
     ALGORITHMS,
     SELECTION_SEEDS,
     Setup,
+    check_agents,
     check_algorithms,
     look_at,
     make_specs,
@@ -19,11 +20,9 @@ from sb3_robust_be.experiments.compare.setup import (
 from sb3_robust_be.experiments.compare.summary import as_text, footnotes, summarise, verdict
 from sb3_robust_be.experiments.control import load_curves, load_finals, load_unfinished, lowest_for_failed
 from sb3_robust_be.experiments.experiment import Results
-from sb3_robust_be.experiments.grids import make_units
-from sb3_robust_be.experiments.options import add_runner_options, exit_code, number_of_jobs, runner_options
-from sb3_robust_be.experiments.runner import run_units
+from sb3_robust_be.experiments.options import RETRY, add_runner_options, execute, exit_code, start_fresh
 from sb3_robust_be.experiments.specs import Spec
-from sb3_robust_be.experiments.store import load_failures, status
+from sb3_robust_be.experiments.store import load_failures, run_directory, run_state, status
 from sb3_robust_be.files import write_atomically
 
 DEFAULT_ALGORITHMS = "qlc,qrc_huber,dqn"
@@ -54,7 +53,10 @@ def _parser() -> argparse.ArgumentParser:
         description="Train algorithms on an environment over many seeds, and say which one is better, by how much and "
         "how surely. Interrupted, the same command continues. The exit code is 1 if a seed has failed.",
     )
-    parser.add_argument("--env", required=True, help="gymnasium id")
+    parser.add_argument("--env", required=True, help="gymnasium id, or MODULE:ID of a module that registers it")
+    parser.add_argument(
+        "--gym-packages", nargs="+", default=[], metavar="MODULE", help="to import first: they register environments"
+    )
     parser.add_argument(
         "--algos", default=DEFAULT_ALGORITHMS, help=f"of {', '.join(ALGORITHMS)} (default: %(default)s)"
     )
@@ -81,7 +83,7 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str], Setup]:
     args = parser.parse_args(argv)
     try:
         algorithms = check_algorithms([name.strip() for name in args.algos.split(",")])
-        setup = look_at(args.env, args.net_arch)
+        setup = look_at(args.env, args.net_arch, args.gym_packages)
     except ValueError as error:
         parser.error(str(error))
     args.baseline = args.baseline or ("dqn" if "dqn" in algorithms else algorithms[-1])
@@ -95,14 +97,17 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str], Setup]:
 
 
 def _report_failures(out: Path, specs: Sequence[Spec]) -> None:
-    for spec, failure in zip(specs, load_failures(out, specs), strict=True):
+    failures = load_failures(out, specs)
+    for spec, failure in zip(specs, failures, strict=True):
         if failure is not None:
             print(f"{spec['algorithm']}, seed {spec['seed']}: {failure['error']}")
+    if any(failures):
+        print(RETRY)
 
 
 def _run(args: argparse.Namespace, specs: list[Spec]) -> bool:
     """Whether all of them have ended."""
-    run_units(make_units(specs, number_of_jobs(args)), args.out, **runner_options(args))
+    execute(specs, args.out, args)
     _report_failures(args.out, specs)
     counts = status(args.out, specs)
     left = counts.running + counts.left
@@ -129,6 +134,13 @@ def _choose_rates(args: argparse.Namespace, algorithms: list[str], setup: Setup)
     return {name: max((means[str((name, rate))], rate) for rate in rates)[1] for name in algorithms}
 
 
+def _check_agents(args: argparse.Namespace, algorithms: list[str], setup: Setup) -> None:
+    """Of the algorithms that have not begun: those that have were checked then."""
+    seed = SELECTION_SEEDS[0] if len(args.learning_rates) > 1 else 0
+    first = [make_specs(setup, name, args.learning_rates[:1], [seed], args.steps)[0] for name in algorithms]
+    check_agents([spec for spec in first if run_state(run_directory(args.out, spec)) == "left"])
+
+
 def main(argv: list[str]) -> int:
     """
     :param argv: The command's arguments.
@@ -139,6 +151,8 @@ def main(argv: list[str]) -> int:
 
 
 def _compare(args: argparse.Namespace, algorithms: list[str], setup: Setup) -> int:
+    start_fresh(args, args.out)
+    _check_agents(args, algorithms, setup)
     rates = _choose_rates(args, algorithms, setup)
     if rates is None:
         return 0

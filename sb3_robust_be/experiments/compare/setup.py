@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,10 +11,12 @@ import gymnasium as gym
 from gymnasium import spaces
 
 from sb3_robust_be.envs.lockstep import batches
-from sb3_robust_be.experiments.control import POPULATION, SINGLE, control_spec
+from sb3_robust_be.experiments.control import POPULATION, SINGLE, control_spec, make_agent
 from sb3_robust_be.experiments.domains import DOMAINS, Domain, own_arguments, shared_arguments
+from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.experiments.specs import Spec
 from sb3_robust_be.images import is_small
+from sb3_robust_be.messages import did_you_mean, first_line
 
 ALGORITHMS = ("dqn", "qrc", "qrc_huber", "qlc", "gq", "gq_huber", "sbeed", "qrdqn")
 # Seeds that choose the step size, none of which is reported.
@@ -45,20 +46,22 @@ def check_algorithms(names: Sequence[str]) -> list[str]:
     """
     for name in names:
         if name not in ALGORITHMS:
-            near = difflib.get_close_matches(name, ALGORITHMS, n=1, cutoff=0.0)[0]
-            raise ValueError(f"{name!r} is no algorithm; did you mean {near!r}? There are {', '.join(ALGORITHMS)}.")
+            near = did_you_mean(name, ALGORITHMS)
+            raise ValueError(f"{name!r} is no algorithm.{near} There are {', '.join(ALGORITHMS)}.")
     if len(set(names)) < len(names) or not names:
         raise ValueError(f"{','.join(names)!r} must name one or more algorithms, each once.")
     return list(names)
 
 
-def look_at(env_id: str, net_arch: Sequence[int] | None) -> Setup:
+def look_at(env_id: str, net_arch: Sequence[int] | None, gym_packages: Sequence[str] = ()) -> Setup:
     """
     :param env_id: A gymnasium id.
     :param net_arch: Hidden units; ``None``: the paper's for its domains, 64-64 for others.
+    :param gym_packages: Modules that register environments.
     :return: How agents learn in it.
     :raises ValueError: For an id that is not registered, or an action space that is not Discrete.
     """
+    import_packages({"gym_packages": gym_packages})
     space = _observations_of(env_id)
     known = next((domain for domain in DOMAINS.values() if domain.env == env_id.rpartition(":")[2]), None)
     if known is not None:
@@ -66,6 +69,7 @@ def look_at(env_id: str, net_arch: Sequence[int] | None) -> Setup:
     domain = known or Domain(env_id, env_id, _DEFAULT_NETWORK, _DEFAULT_BUFFER, 0)
     if net_arch is not None:
         domain = Domain(domain.name, env_id, tuple(net_arch), domain.buffer_size, 0, domain.huber_threshold)
+    domain = dataclasses.replace(domain, gym_packages=tuple(gym_packages))
     if isinstance(space, spaces.Dict):
         return Setup(domain, "MultiInputPolicy", False, False)
     if isinstance(space, spaces.Box) and len(space.shape) == 3:
@@ -82,8 +86,10 @@ def _observations_of(env_id: str) -> spaces.Space:
         env = gym.make(env_id)
     except gym.error.DependencyNotInstalled:
         raise
-    except (gym.error.Error, ModuleNotFoundError) as error:
-        raise ValueError(f"{env_id!r} cannot be made by gymnasium. {error}") from error
+    except Exception as error:
+        known = isinstance(error, gym.error.Error | ModuleNotFoundError)
+        reason = str(error) if known else first_line(error)
+        raise ValueError(f"{env_id!r} cannot be made by gymnasium. {reason}") from error
     if not isinstance(env.action_space, spaces.Discrete):
         raise ValueError(f"{env_id!r} has the action space {env.action_space}; these algorithms need a Discrete one.")
     space = env.observation_space
@@ -124,9 +130,26 @@ def make_specs(
             seed,
             {**shared, **own, "learning_rate": rate},
             policy=setup.policy,
+            gym_packages=setup.domain.gym_packages,
             compile=stacked and steps >= _COMPILED_FROM,
             function=POPULATION if stacked else SINGLE,
         )
         for rate in learning_rates
         for seed in seeds
     ]
+
+
+def check_agents(specs: Sequence[Spec]) -> None:
+    """Refuse what cannot be trained, before the work.
+
+    :param specs: Of :func:`make_specs`, one for each algorithm.
+    :raises ValueError: If an agent cannot be made or cannot act.
+    """
+    for spec in specs:
+        try:
+            make_agent({**spec, "compile": False})
+        except Exception as error:
+            raise ValueError(
+                f"{spec['env']!r} cannot be trained on by {spec['algorithm']} with the {spec['policy']}: "
+                f"{first_line(error)}. Wrap it to have vectors, images of uint8 from 0 to 255, or a Dict of them."
+            ) from error

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 
 from sb3_robust_be.experiments.experiment import Experiment
+from sb3_robust_be.messages import did_you_mean
 
 _HOMES = {
     "objectives": "objectives",
@@ -38,10 +38,9 @@ def load_declared(name: str) -> Experiment:
     :raises ValueError: If there is none of that name.
     """
     if name not in _HOMES:
-        near = difflib.get_close_matches(name, _HOMES, n=1, cutoff=0.0)[0]
         raise ValueError(
-            f"{name!r} is no experiment; did you mean {near!r}? There are {', '.join(_HOMES)}, and files that end in "
-            ".py or .yml."
+            f"{name!r} is no experiment.{did_you_mean(name, _HOMES)} There are {', '.join(_HOMES)}, and files that end "
+            "in .py or .yml."
         )
     found: Experiment = importlib.import_module(f"{__name__}.{_HOMES[name]}").EXPERIMENT
     return found

@@ -1,0 +1,45 @@
+"""The environments of control runs: what registers them, and whether they can be made."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+import gymnasium as gym
+
+from sb3_robust_be.experiments.specs import Spec
+from sb3_robust_be.messages import first_line
+
+
+def import_packages(spec: Spec) -> None:
+    """Import what registers the environment, in whatever process this is.
+
+    :param spec: Of :func:`~sb3_robust_be.experiments.control.control_spec`.
+    :raises ValueError: If a module cannot be imported.
+    """
+    for package in spec.get("gym_packages", ()):
+        try:
+            importlib.import_module(package)
+        except Exception as error:
+            raise ValueError(
+                f"gym_packages has {package!r}, which cannot be imported ({first_line(error)}); give modules that are "
+                "installed or in the current folder."
+            ) from error
+
+
+def check_environments(specs: Sequence[Spec]) -> None:
+    """Before hours of work, not after: whether every environment can be made.
+
+    :param specs: Of any function; those without an environment are passed over.
+    :raises ValueError: If one cannot.
+    """
+    distinct = {(spec["env"], str(spec["env_kwargs"])): spec for spec in specs if "env" in spec}
+    for spec in distinct.values():
+        env, kwargs = spec["env"], spec["env_kwargs"]
+        import_packages(spec)
+        try:
+            gym.make(env, **kwargs).close()
+        except Exception as error:
+            raise ValueError(
+                f"{env} cannot be made here: {first_line(error)} Install what it needs, then run this again."
+            ) from error
