@@ -8,7 +8,17 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-__all__ = ["Observation", "by_name", "copy", "copy_rows", "empty", "first_elements", "from_names", "is_supported", "write"]
+__all__ = [
+    "Observation",
+    "by_name",
+    "copy",
+    "copy_rows",
+    "empty",
+    "first_elements",
+    "from_names",
+    "is_supported",
+    "write",
+]
 
 Observation = np.ndarray | dict[str, np.ndarray]
 
