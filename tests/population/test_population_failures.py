@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch as th
 from populations import assert_same_member, make, member_state, rows
-from small_envs import RewardEnv
 
 from sb3_robust_be.population import Member, Population
 
@@ -84,12 +83,14 @@ def test_a_failed_member_stays_failed(tmp_path):
         np.testing.assert_array_equal(rows(p)[2:], before[2:])
         assert not th.equal(rows(p)[:2], before[:2])
         assert all(e.steps.max(initial=0) <= 21 for e in p.returns[2:])
+        assert p.failures[:2] == [None, None]
+        for seed, reason in enumerate(p.failures[2:]):
+            assert reason.startswith(
+                f"Seed {seed} failed at environment step 21: its values became infinite or NaN. A "
+            )
+        assert p.diverged.tolist() == [False, False, True, True]
     for i in range(4):
-        state, other = member_state(again, i), member_state(population, i)
-        if i >= 2:
-            # What a frozen member's optimiser holds means nothing.
-            state, other = ({n: x for n, x in s.items() if n not in ("mean", "square")} for s in (state, other))
-        assert_same_member(state, other)
+        assert_same_member(member_state(again, i), member_state(population, i))
 
 
 def test_a_failed_member_as_a_single_agent():
@@ -99,14 +100,3 @@ def test_a_failed_member_as_a_single_agent():
     found = th.nn.utils.parameters_to_vector(model.policy.parameters())
     assert not (found.abs() < 1e20).all()
     assert population[0].num_timesteps == 30
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-@pytest.mark.parametrize("algorithm", ["dqn", "gq"])
-def test_rewards_that_are_no_numbers(algorithm, bad):
-    population = make(algorithm, range(3), RewardEnv)
-    population.env._envs[1].bad, population.env._envs[1].bad_at = bad, 7
-    with pytest.raises(ValueError, match=rf"index 1 returned the reward {bad} at environment step 7\..*fix the env"):
-        population.learn(30)
-    assert population._trainer.replay.size == 6, "it never reaches the buffer"
-    assert not population.failed.any()
