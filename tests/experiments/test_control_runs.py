@@ -130,7 +130,7 @@ def loses_seed_one():
 
 
 REASON = {
-    POPULATION: "Seed 1 failed at environment step 10: reset() of its environment failed with RuntimeError: lost (test_",
+    POPULATION: "Seed 1 failed at environment step 10: reset() of its environment failed with RuntimeError: lost (",
     SINGLE: "RuntimeError: lost",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 
 import numpy as np
@@ -91,6 +92,26 @@ def test_a_failed_member_stays_failed(tmp_path):
         assert p.diverged.tolist() == [False, False, True, True]
     for i in range(4):
         assert_same_member(member_state(again, i), member_state(population, i))
+
+
+def test_what_version_0_1_has_saved(tmp_path):
+    """There, failed members have diverged and are stepped on; no reasons are kept."""
+    population = make("qrc", [0, 1], learning_rate=[1e-3, 1e30]).learn(30)
+    population.save(tmp_path)
+    index = json.loads((tmp_path / "population.json").read_text())
+    del index["failures"]
+    (tmp_path / "population.json").write_text(json.dumps(index))
+    with np.load(tmp_path / index["state"]) as arrays:
+        old = {name: x for name, x in arrays.items() if name not in ("n_steps", "env/stopped")}
+    np.savez(tmp_path / index["state"], **old)
+    again = Population.load(tmp_path)
+    assert again.failures == population.failures
+    for p in (again, population):
+        p.learn(20, reset_num_timesteps=False)
+    assert again.failed_at.tolist() == [-1, -1, 21, 21]
+    for i in range(4):
+        assert_same_member(member_state(again, i), member_state(population, i))
+    assert again[0].replay_buffer.size() == 50
 
 
 def test_a_failed_member_as_a_single_agent():
