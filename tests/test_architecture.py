@@ -15,7 +15,8 @@ PACKAGE = ROOT / "sb3_robust_be"
 
 # From the ground up. A part imports parts of lower levels only; within a part everything goes.
 LEVELS = (
-    {"updates", "envs", "evaluation", "files", "images", "messages", "interrupts", "cores"},
+    {"updates", "evaluation", "files", "images", "messages", "interrupts", "cores"},
+    {"envs"},
     {"linear", "qrc", "report"},
     {"sbeed"},
     {"registry"},

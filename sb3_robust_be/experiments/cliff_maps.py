@@ -43,8 +43,9 @@ def train(specs: Sequence[Spec], writers: Sequence[RunWriter], report_progress: 
     for i, (writer, observation, trace) in enumerate(zip(writers, observations, traces, strict=True)):
         q, h = tables(population[i], observation)
         writer.write_arrays("tables", q=q, h=h)
-        points = {name: np.array([point[name] for point in trace], np.float32) for name in trace[0]}
-        writer.write_arrays("trace", step=due, **points)
+        # Where all members have failed, training ended before the last point.
+        points = {name: np.array([point[name] for point in trace], np.float32) for name in (trace[0] if trace else {})}
+        writer.write_arrays("trace", step=due[: len(trace)], **points)
     finish_members(population, specs, writers, time.time() - started)
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +18,7 @@ from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.parts import NotPublishedError
 from sb3_robust_be.experiments.specs import Spec
 from sb3_robust_be.experiments.writer import RunWriter
-from sb3_robust_be.files import write_atomically
+from sb3_robust_be.files import StoreError, write_atomically
 
 if TYPE_CHECKING:
     from sb3_robust_be.population import Population
@@ -90,7 +91,7 @@ def train_members(
     :param specs: As of :func:`train_population`.
     :param report_progress: Takes the finished fraction.
     :param look: Called with the population after every step.
-    :return: A trained population, one member per spec.
+    :return: A trained population, one member per spec; its environments are closed.
     """
     steps = specs[0]["steps"]
 
@@ -99,7 +100,11 @@ def train_members(
         if look is not None:
             look(population)
 
-    return _population(specs).learn(steps, callback=after_step)
+    population = _population(specs)
+    try:
+        return population.learn(steps, callback=after_step)
+    finally:
+        population.env.close()
 
 
 def _population(specs: Sequence[Spec]) -> Population:
@@ -140,7 +145,7 @@ def make_agent(spec: Spec) -> None:
 
 
 def finish_members(population: Population, specs: Sequence[Spec], writers: Sequence[RunWriter], seconds: float) -> None:
-    """Write every member's files.
+    """Write every member's files. Who failed by its environment has failed; who diverged is done, without a return.
 
     :param population: Of :func:`train_members`.
     :param specs: Its members'.
@@ -148,10 +153,16 @@ def finish_members(population: Population, specs: Sequence[Spec], writers: Seque
     :param seconds: That all took.
     """
     share = {"seconds": seconds / len(specs), "members": len(specs)}
-    failed_at = population.failed_at.tolist()
-    going_on = zip(*(values.tolist() for values in population.unfinished), strict=True)
-    for writer, spec, own, last, step in zip(writers, specs, population.returns, going_on, failed_at, strict=True):
-        _write(writer, spec, _Episodes(own.lengths, own.returns, *last), step if step >= 0 else None, share)
+    failed_at, diverged = population.failed_at.tolist(), population.diverged
+    reasons, tracebacks = population.failures, population.tracebacks
+    lengths, returns = population.unfinished.lengths.tolist(), population.unfinished.returns.tolist()
+    for i, (writer, spec, own) in enumerate(zip(writers, specs, population.returns, strict=True)):
+        reason = reasons[i]
+        if reason is not None and not diverged[i]:
+            writer.fail(reason, tracebacks[i])
+        else:
+            episodes = _Episodes(own.lengths, own.returns, returns[i], lengths[i])
+            _write(writer, spec, episodes, failed_at[i] if diverged[i] else None, share)
 
 
 def train_single(specs: Sequence[Spec], writers: Sequence[RunWriter], report_progress: ReportProgress) -> None:
@@ -161,38 +172,55 @@ def train_single(specs: Sequence[Spec], writers: Sequence[RunWriter], report_pro
     :param writers: One per spec.
     :param report_progress: Takes the finished fraction.
     """
+    n_ended = 0
+
+    def report_all(fraction: float) -> None:
+        report_progress((n_ended + fraction) / len(specs))
+
+    for n_ended, (spec, writer) in enumerate(zip(specs, writers, strict=True)):  # noqa: B007
+        try:
+            _train_one(spec, writer, report_all)
+        except StoreError:
+            raise
+        except Exception as error:
+            if writer.ended is None:
+                writer.fail(error)
+            else:  # It is done: this is the environment's that was to be closed.
+                warnings.warn(f"{spec['env']}, seed {spec['seed']}: {error!r} after the training.", stacklevel=2)
+
+
+def _train_one(spec: Spec, writer: RunWriter, report_progress: ReportProgress) -> None:
     import gymnasium as gym
     import torch as th
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.monitor import Monitor
 
     class Progress(BaseCallback):
-        def __init__(self, before: int, steps: int, env: Monitor) -> None:
+        def __init__(self, steps: int, env: Monitor) -> None:
             super().__init__()
-            self.before, self.steps, self.env = before, steps, env
+            self.steps, self.env = steps, env
             self.going_on: list[float] = []
 
         def _on_step(self) -> bool:
             # SB3 trains whole rollouts, so this is not always the last step.
             if self.num_timesteps == self.steps:
                 self.going_on = list(self.env.rewards)
-            report_progress((self.before + self.num_timesteps / self.locals["total_timesteps"]) / len(specs))
+            report_progress(self.num_timesteps / self.locals["total_timesteps"])
             return True
 
-    for i, (spec, writer) in enumerate(zip(specs, writers, strict=True)):
-        started = time.time()
-        import_packages(spec)
-        env = Monitor(gym.make(spec["env"], **spec["env_kwargs"]))
-        model = _single_agent(spec, env)
-        progress = Progress(i, spec["steps"], env)
-        model.learn(spec["steps"], callback=progress, progress_bar=False)
-        finite = all(bool(p.isfinite().all()) for p in model.policy.parameters() if isinstance(p, th.Tensor))
-        lengths, returns = np.array(env.get_episode_lengths(), int), np.array(env.get_episode_rewards())
-        within = np.cumsum(lengths) <= spec["steps"]
-        episodes = _Episodes(lengths[within], returns[within], sum(progress.going_on), len(progress.going_on))
-        share = {"seconds": time.time() - started, "members": 1}
-        _write(writer, spec, episodes, None if finite else spec["steps"], share)
-        env.close()
+    started = time.time()
+    import_packages(spec)
+    env = Monitor(gym.make(spec["env"], **spec["env_kwargs"]))
+    model = _single_agent(spec, env)
+    progress = Progress(spec["steps"], env)
+    model.learn(spec["steps"], callback=progress, progress_bar=False)
+    finite = all(bool(p.isfinite().all()) for p in model.policy.parameters() if isinstance(p, th.Tensor))
+    lengths, returns = np.array(env.get_episode_lengths(), int), np.array(env.get_episode_rewards())
+    within = np.cumsum(lengths) <= spec["steps"]
+    episodes = _Episodes(lengths[within], returns[within], sum(progress.going_on), len(progress.going_on))
+    share = {"seconds": time.time() - started, "members": 1}
+    _write(writer, spec, episodes, None if finite else spec["steps"], share)
+    env.close()
 
 
 _ABSENT = object()

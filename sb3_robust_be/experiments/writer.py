@@ -114,16 +114,17 @@ class RunWriter:
         with contextlib.suppress(OSError):
             (self.directory / FAILED).unlink(missing_ok=True)
 
-    def fail(self, error: BaseException | str) -> None:
+    def fail(self, error: BaseException | str, trace: str = "") -> None:
         """Write ``failed.json``.
 
         :param error: The exception, with its traceback, or what went wrong in words.
+        :param trace: A traceback that belongs to the words.
         :raises StoreError: if the error is the disk's (full, read-only): the run is then not failed but unfinished.
         """
         self._check_open()
         if isinstance(error, OSError) and is_storage_trouble(error):
             raise store_error(error, Path(error.filename or self.directory)) from error
-        text, trace = str(error), ""
+        text = str(error)
         if isinstance(error, BaseException):
             trace = "".join(traceback.format_exception(error))
             text = first_line(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -14,15 +15,22 @@ Encoder = Callable[[th.Tensor], th.Tensor]
 
 def _encoded(space: spaces.Space) -> tuple[spaces.Space, Encoder | None]:
     if isinstance(space, spaces.Discrete):
-        n = int(space.n)
-        return _binary(n), lambda x: functional.one_hot(x.long(), n).float()
+        return _binary(int(space.n)), functools.partial(_one_hot, n=int(space.n), start=int(space.start))
     if isinstance(space, spaces.MultiDiscrete):
-        counts = [int(n) for n in space.nvec]
-        # As SB3's preprocess_obs: one block per component.
+        counts, starts, axes = space.nvec.ravel().tolist(), space.start.ravel().tolist(), space.nvec.ndim
+        # As SB3's preprocess_obs: one block per component, in the order in which numpy flattens them.
         return _binary(sum(counts)), lambda x: th.cat(
-            [functional.one_hot(part.long(), n).float() for part, n in zip(x.unbind(-1), counts, strict=True)], dim=-1
+            [
+                _one_hot(part, n, start)
+                for part, n, start in zip(x.flatten(-axes).unbind(-1), counts, starts, strict=True)
+            ],
+            dim=-1,
         )
     return space, None
+
+
+def _one_hot(x: th.Tensor, n: int, start: int) -> th.Tensor:
+    return functional.one_hot(x.long() - start, n).float()
 
 
 def _binary(n: int) -> spaces.Box:

@@ -94,7 +94,9 @@ def _copy_replay(model: Any, trainer: Trainer, member: int) -> None:
         return
     # From the oldest on, as many as the agent's buffer holds.
     newest = np.arange(replay.position - replay.size, replay.position) % replay.capacity
-    newest = newest[-buffer.buffer_size :]
+    # A failed member has made none of the last ones.
+    own_size = max(0, replay.size - (trainer.n_calls - int(trainer.n_steps[member])))
+    newest = newest[:own_size][-buffer.buffer_size :]
     n = len(newest)
     own = {name: x[member].cpu().numpy()[newest] for name, x in replay.fields().items()}
     for name, values in own.items():

@@ -63,7 +63,7 @@ class Learner:
         self.n_updates = 0
         self._graphs: dict[Any, Function] = {}
         self._frozen = np.zeros(len(models), bool)
-        self._kept = self.rows[:0]
+        self._kept: Tensors = {}
         self._decoupled = first.h_decoupled_weight_decay
         self._clips = any(model.max_grad_norm not in (None, np.inf) for model in models)
         self._gamma = self._vector([model.gamma for model in models])
@@ -114,8 +114,7 @@ class Learner:
             moves = self.has_target and self._functions.moves_target(settings.numbers, inputs["batch"], choices)
             self._graphs[key] = trace(lambda i: self._step(i, choices, moves), inputs, self._compiled)
         self._graphs[key](inputs)
-        if len(self._kept):
-            self.rows[self._frozen] = self._kept
+        self._hold_frozen()
 
     def _settings_at(self, progress_remaining: float) -> _Settings:
         if self._settings is None or self._schedules:
@@ -173,6 +172,7 @@ class Learner:
         """
         if self.target_rows is not None:
             self.target_rows.lerp_(self.rows, self._vector(weights)[:, None])
+            self._hold_frozen()
 
     def state(self) -> Tensors:
         """
@@ -188,9 +188,14 @@ class Learner:
         return self.rows.isfinite().all(dim=1).cpu().numpy()
 
     def freeze(self, members: np.ndarray) -> None:
-        """No update changes these members from now on.
+        """Nothing changes these members from now on, neither their networks nor their optimiser.
 
         :param members: Booleans, shape (members,).
         """
         self._frozen = self._frozen | members
-        self._kept = self.rows[self._frozen]
+        self._kept = {name: x[self._frozen] for name, x in self.state().items()}
+
+    def _hold_frozen(self) -> None:
+        state = self.state()
+        for name, kept in self._kept.items():
+            state[name][self._frozen] = kept

@@ -26,11 +26,13 @@ from sb3_robust_be.population.encoding import Encoding
 from sb3_robust_be.population.export import single_agent
 from sb3_robust_be.population.members import Member
 from sb3_robust_be.population.returns import Episodes, Unfinished
-from sb3_robust_be.population.trainer import Trainer
+from sb3_robust_be.population.trainer import DIVERGED, Trainer
 from sb3_robust_be.qrc.validation import check_count
 
 Callback = Callable[["Population"], bool | None]
 DEFAULT_BUFFER_SIZE = 1_000_000
+# Reasons, and members of each, that a warning names.
+_SHOWN = 5
 
 
 def _progress_bar(steps: int, shown: bool) -> Any:
@@ -58,7 +60,9 @@ class Population:
     DQN is SB3's, with its loss and its target network, and takes ``huber_threshold`` as well (1 is SB3's loss, ``None``
     the squared loss), ``target_update_interval=None`` for no target network and ``max_grad_norm=None``.
 
-    A member whose values are no longer finite has failed: it stays as it is, its episodes end, the others go on.
+    A member has failed when its values are no longer finite, when its environment raises an exception, or when that
+    returns a reward or an observation that is NaN, infinite or not of its space. It stays as it is, its episodes end,
+    :attr:`failures` says why, and the others go on as if nothing had happened.
 
     :param algorithm: ``DQN``, ``QRC``, ``QRCHuber``, ``QLC``, ``GQ``, ``GQHuber``, ``SBEED`` or its name in commands.
     :param policy: As for a single agent.
@@ -113,6 +117,8 @@ class Population:
         self._trainer = Trainer(
             self._models, self.env, list(structures.values()), buffer_size, self.device, compile, verbose
         )
+        for member, failure in self.env.failures.items():
+            warnings.warn(f"Seed {self.members[member].seed} will not be trained: {failure.reason}", stacklevel=2)
 
     def __len__(self) -> int:
         return len(self.members)
@@ -162,13 +168,33 @@ class Population:
 
     @property
     def failed_at(self) -> np.ndarray:
-        """The environment step at which a member's values became infinite or NaN, or −1; shape (members,)."""
+        """The environment step at which a member failed, or −1; 0 is before the first one. Shape (members,)."""
         return self._trainer.failed_at.copy()
 
     @property
     def failed(self) -> np.ndarray:
-        """Whether a member's values have become infinite or NaN, shape (members,)."""
+        """Whether a member has failed, shape (members,)."""
         return self.failed_at >= 0
+
+    @property
+    def diverged(self) -> np.ndarray:
+        """Whether a member has failed because its own values became infinite or NaN, shape (members,)."""
+        return np.array([self._trainer.failures.get(i) == DIVERGED for i in range(len(self))])
+
+    @property
+    def failures(self) -> list[str | None]:
+        """Why each member has failed: its seed, the environment step, what happened and what helps; else ``None``."""
+        found = self._trainer.failures
+        return [
+            f"Seed {member.seed} failed at environment step {step}: {found[i].reason}" if i in found else None
+            for i, (member, step) in enumerate(zip(self.members, self._trainer.failed_at.tolist(), strict=True))
+        ]
+
+    @property
+    def tracebacks(self) -> list[str]:
+        """Of the exceptions that made members fail; empty for all others."""
+        found = self._trainer.failures
+        return [found[i].traceback if i in found else "" for i in range(len(self))]
 
     @property
     def returns(self) -> list[Episodes]:
@@ -207,14 +233,14 @@ class Population:
         """Train every member.
 
         SB3: ends with a whole rollout of ``train_freq`` steps / Ours: after ``total_timesteps`` exactly, and goes on in
-        the middle of a rollout. Ctrl-C ends it between two steps.
+        the middle of a rollout. Ctrl-C ends it between two steps, and it ends when all members have failed.
 
         :param total_timesteps: Environment steps per member.
         :param callback: Called with the population after every step; ``False`` ends training.
         :param reset_num_timesteps: Whether to count steps, episodes and schedules from 0 again; ``False`` goes on.
         :param progress_bar: Whether to show one (tqdm and rich).
         :return: The population.
-        :raises ValueError: For fewer steps than one, and for rewards that are infinite or NaN.
+        :raises ValueError: For fewer steps than one.
         """
         check_count("total_timesteps", total_timesteps, "Pass the environment steps of each member.")
         if callback is not None and not callable(callback):
@@ -228,7 +254,7 @@ class Population:
                 stacklevel=2,
             )
         with _progress_bar(total_timesteps, progress_bar) as bar:
-            while trainer.num_timesteps < trainer.total:
+            while trainer.num_timesteps < trainer.total and len(trainer.failures) < len(self):
                 with ctrl_c_later():
                     trainer.step()
                 if bar is not None:
@@ -236,13 +262,23 @@ class Population:
                 if callback is not None and callback(self) is False:
                     break
         trainer.check_parameters()
-        if (failed := int(self.failed.sum())) > 0:
-            warnings.warn(
-                f"{failed} of {len(self)} members have failed: their values are infinite or NaN. See pop.failed_at; a "
-                "smaller learning_rate often helps.",
-                stacklevel=2,
-            )
+        if trainer.failures:
+            warnings.warn(self._summary_of_failures(), stacklevel=2)
         return self
+
+    def _summary_of_failures(self) -> str:
+        """Each distinct reason once, the most frequent ones alone."""
+        reasons: dict[str, list[int]] = {}
+        for member, failure in sorted(self._trainer.failures.items()):
+            reasons.setdefault(failure.reason, []).append(member)
+        parts = []
+        for reason, who in sorted(reasons.items(), key=lambda item: -len(item[1]))[:_SHOWN]:
+            numbers = ", ".join(map(str, who[:_SHOWN])) + (", …" if len(who) > _SHOWN else "")
+            parts.append(f"Member{'s' if len(who) > 1 else ''} {numbers}: {reason}")
+        if (rest := len(reasons) - len(parts)) > 0:
+            parts.append(f"And {rest} other reason{'s' if rest > 1 else ''}.")
+        count = f"{len(self._trainer.failures)} of {len(self)} members have failed."
+        return f"{count} {' '.join(parts)} See pop.failures and pop.failed_at."
 
     def save(self, path: str | Path) -> None:
         """Write all that is needed to go on bit for bit: arrays and JSON, without pickle.

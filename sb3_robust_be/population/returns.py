@@ -43,12 +43,12 @@ class EpisodeLog:
     def add(self, step: int, rewards: np.ndarray, ended: np.ndarray, alive: np.ndarray) -> None:
         """
         :param step: From 1 on.
-        :param rewards: Shape (members,).
+        :param rewards: Shape (members,), 0 for those that have not.
         :param ended: Terminated or cut off, shape (members,).
-        :param alive: Members that count, shape (members,).
+        :param alive: Members that have taken this step, shape (members,).
         """
         self.returns += rewards
-        self.lengths += 1
+        self.lengths += alive
         if ended.any():
             who = np.flatnonzero(ended & alive)
             self._finished.append((who, np.full(len(who), step), self.returns[who], self.lengths[who]))

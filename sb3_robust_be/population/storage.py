@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch as th
 
+from sb3_robust_be.envs.lockstep import Failure
 from sb3_robust_be.files import write_atomically
 from sb3_robust_be.population.members import Member
+from sb3_robust_be.population.trainer import DIVERGED
 
 if TYPE_CHECKING:
     from sb3_robust_be.population.population import Population
@@ -103,7 +105,12 @@ def save(population: Population, folder: Path) -> None:
     names = (f"state-{population.num_timesteps}-{i}.npz" for i in itertools.count())
     state = next(name for name in names if not (folder / name).exists())
     write_atomically(folder / state, buffer.getvalue())
-    index = {"format": FORMAT, "state": state, "arguments": arguments}
+    index = {
+        "format": FORMAT,
+        "state": state,
+        "arguments": arguments,
+        "failures": {str(member): list(failure) for member, failure in population._trainer.failures.items()},
+    }
     # From here on the folder is the new state.
     write_atomically(folder / INDEX, json.dumps(index, indent=1).encode())
     for old in folder.glob("state-*.npz"):
@@ -135,7 +142,7 @@ def load(cls: type[Population], folder: Path, replacements: dict[str, Any]) -> P
                 ) from error
     population = cls(**arguments)
     with np.load(folder / index["state"], allow_pickle=False) as arrays:
-        _restore(population, arrays)
+        _restore(population, arrays, index.get("failures", {}))
     return population
 
 
@@ -144,6 +151,7 @@ def _arrays(population: Population) -> dict[str, np.ndarray]:
     arrays = {
         "counts": np.array([trainer.num_timesteps, trainer.n_calls, trainer.total, trainer.collected]),
         "failed_at": trainer.failed_at,
+        "n_steps": trainer.n_steps,
         "exploration": trainer.exploration.rates,
         "log/table": trainer.log.table(),
         "log/returns": trainer.log.returns,
@@ -161,7 +169,7 @@ def _arrays(population: Population) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _restore(population: Population, arrays: Any) -> None:
+def _restore(population: Population, arrays: Any, failures: dict[str, list[str]]) -> None:
     trainer = population._trainer
     if len(arrays["failed_at"]) != len(population):
         raise ValueError(
@@ -186,5 +194,8 @@ def _restore(population: Population, arrays: Any) -> None:
         # An episode that the environment could not go on with is not counted.
         for member in trainer.env.restarted:
             trainer.log.returns[member], trainer.log.lengths[member] = 0.0, 0
-    trainer.mark_failed(arrays["failed_at"] >= 0)
-    trainer.failed_at = arrays["failed_at"]
+    failed = np.flatnonzero(arrays["failed_at"] >= 0).tolist()
+    # Files of version 0.1 have neither: there, a failed member has diverged, and its environment went on.
+    trainer.fail({i: Failure(*failures[str(i)]) if str(i) in failures else DIVERGED for i in failed})
+    trainer.failed_at[failed] = arrays["failed_at"][failed]
+    trainer.n_steps = arrays["n_steps"] if "n_steps" in arrays else np.full(len(population), trainer.n_calls)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,15 @@ import torch as th
 from stable_baselines3.common.vec_env import VecTransposeImage
 from torch.utils._pytree import tree_map
 
-from sb3_robust_be.envs.lockstep import LockstepEnv
+from sb3_robust_be.envs.lockstep import Failure, LockstepEnv
 from sb3_robust_be.population.acting import Exploration
 from sb3_robust_be.population.encoding import Encoding, stored_space
 from sb3_robust_be.population.learner import Learner
 from sb3_robust_be.population.randomness import Uniforms
 from sb3_robust_be.population.replay import Replay
 from sb3_robust_be.population.returns import EpisodeLog
-from sb3_robust_be.qrc.validation import check_rewards
+
+DIVERGED = Failure("its values became infinite or NaN. A smaller learning_rate often helps.")
 
 
 class Trainer:
@@ -64,6 +65,10 @@ class Trainer:
         self.num_timesteps = self.n_calls = self.collected = 0
         self.total = 1
         self.failed_at = np.full(n, -1)
+        self.failures: dict[int, Failure] = {}
+        """By member, why it has failed."""
+        self.n_steps = np.zeros(n, np.int64)
+        """That each member has made in all; the replay buffer holds the last ones, and nothing of use after them."""
         self.log = EpisodeLog(n)
         self.replay: Replay | None = None
         self.observations: Any = None
@@ -79,6 +84,7 @@ class Trainer:
             self.num_timesteps = self.collected = 0
             self.log = EpisodeLog(len(self.failed_at))
             self.observations = self.prepare(self.env.reset() if first else self.env.begin_next_episodes())
+        self.fail(self.env.failures)
         resumed = self.num_timesteps > 0
         self.exploration.cap = self.exploration.rates if resumed else np.ones_like(self.exploration.rates)
         self.total = self.num_timesteps + total_timesteps
@@ -128,8 +134,11 @@ class Trainer:
         self.num_timesteps += 1
         self.n_calls += 1
         self.collected += 1
-        # As they are stored: what overflows there is no number either.
-        check_rewards(result.rewards.astype(np.float32), self.num_timesteps)
+        ended = result.terminated | result.truncated
+        self.fail(self.env.failures)
+        # Who failed in the reset that follows the end of an episode has made this step.
+        alive = (self.failed_at < 0) | ended
+        self.n_steps += alive
         final = self.prepare(result.final_observations)
         self.replay.add(
             observations=self.observations,
@@ -141,7 +150,7 @@ class Trainer:
         )
         same = result.observations is result.final_observations
         self.observations = final if same else self.prepare(result.observations)
-        self.log.add(self.num_timesteps, result.rewards, result.terminated | result.truncated, self.failed_at < 0)
+        self.log.add(self.num_timesteps, result.rewards, ended, alive)
         progress = 1.0 - self.num_timesteps / self.total
         self._refresh_targets()
         self.exploration.set_progress(progress)
@@ -157,28 +166,37 @@ class Trainer:
             values[rows] = learner.values(own).cpu().numpy()
         finite = np.isfinite(values).all(axis=1)
         if not finite.all():
-            self.mark_failed(np.asarray(~finite))
+            self._mark_diverged(np.asarray(~finite))
             values[~finite] = 0.0
         return values
 
-    def mark_failed(self, failed: np.ndarray) -> None:
-        """Freeze members, those that have failed before excepted.
+    def _mark_diverged(self, diverged: np.ndarray) -> None:
+        self.fail(dict.fromkeys(np.flatnonzero(diverged).tolist(), DIVERGED))
 
-        :param failed: Booleans, shape (members,).
+    def fail(self, found: Mapping[int, Failure]) -> None:
+        """Freeze members, and end their episodes. Those that have failed before stay as they are.
+
+        :param found: Why, by member.
         """
-        newly = failed & (self.failed_at < 0)
-        if newly.any():
-            self.failed_at[newly] = self.num_timesteps
-            for rows, learner in zip(self.groups, self.learners, strict=True):
-                if newly[rows].any():
-                    learner.freeze(newly[rows])
+        newly = [member for member in found if member not in self.failures]
+        if not newly:
+            return
+        self.failed_at[newly] = self.num_timesteps
+        frozen = np.zeros(len(self.failed_at), bool)
+        frozen[newly] = True
+        for member in newly:
+            self.failures[member] = found[member]
+            self.env.stop(member)
+        for rows, learner in zip(self.groups, self.learners, strict=True):
+            if frozen[rows].any():
+                learner.freeze(frozen[rows])
 
     def check_parameters(self) -> None:
         """Mark members with parameters that are not finite, even if their values still are."""
         finite = np.ones(len(self.failed_at), bool)
         for rows, learner in zip(self.groups, self.learners, strict=True):
             finite[rows] = learner.is_finite()
-        self.mark_failed(~finite)
+        self._mark_diverged(~finite)
 
     def _refresh_targets(self) -> None:
         due = self.n_calls % self._intervals == 0

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import sys
+from collections.abc import Callable
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.wrappers import TimeLimit
-from lockstep_envs import CART_POLE, FROZEN_LAKE, DictEnv
+from lockstep_envs import CART_POLE, FROZEN_LAKE, DictEnv, random_actions
 
 import sb3_robust_be  # noqa: F401  (registers the environments)
 from sb3_robust_be.envs.lockstep import make_lockstep
@@ -158,15 +160,44 @@ def test_missing_packages_stay_visible(monkeypatch):
     assert missing.value.name == "minatar"
 
 
-def test_what_a_factory_raises_comes_through_and_the_others_are_closed():
+def counted(error: BaseException) -> tuple[list[DictEnv], Callable[[], gym.Env]]:
+    """Two environments that have been made, and a factory that raises where the third is."""
     made: list[DictEnv] = []
 
     def factory() -> gym.Env:
         if len(made) == 2:
-            raise OSError("no room for a third")
+            raise error
         made.append(DictEnv())
         return made[-1]
 
-    with pytest.raises(OSError, match="no room for a third"):
+    return made, factory
+
+
+def test_an_environment_that_cannot_be_made_stops_its_member():
+    made, factory = counted(OSError("no room for a third"))
+    env = make_lockstep(factory, range(3))
+    ((member, failure),) = env.failures.items()
+    assert member == 2
+    assert failure.reason.startswith("making its environment failed with OSError: no room for a third (test_lockstep_")
+    env.reset()
+    for actions in random_actions(env, 30):
+        env.step(actions)
+    assert (len(made[0].given), len(made[1].given)) == (30, 30)
+    env.close()
+    assert [one.closed for one in made] == [True, True]
+
+
+def test_what_the_first_environment_raises_comes_through():
+    def factory() -> gym.Env:
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        make_lockstep(factory, range(3))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
+def test_what_is_no_environments_fault_comes_through_and_all_are_closed(error):
+    made, factory = counted(error)
+    with pytest.raises(type(error)):
         make_lockstep(factory, range(3))
     assert [one.closed for one in made] == [True, True]

@@ -7,8 +7,9 @@ import pytest
 
 from sb3_robust_be.envs.cliff_world import N_STATES, coordinates, observation_table
 from sb3_robust_be.experiments import run_units
-from sb3_robust_be.experiments.cliff_maps import reaches_goal
+from sb3_robust_be.experiments.cliff_maps import TRAIN, reaches_goal
 from sb3_robust_be.experiments.cliff_trace import GROUPS, tables
+from sb3_robust_be.experiments.control import control_spec
 from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.declared.cliff_maps import CONTENDERS, CliffPreset
 from sb3_robust_be.experiments.declared.cliff_mechanism import UNCORRECTED
@@ -59,6 +60,18 @@ def test_tables_are_the_networks_values(algorithm):
     greedy = population[0].predict(observation_table("one_hot"), deterministic=True)[0]
     np.testing.assert_array_equal(q.argmax(axis=1), greedy)
     assert (abs(h).max() > 0) == (algorithm == "qrc")
+
+
+@pytest.mark.filterwarnings("ignore:.*have failed:UserWarning")
+def test_where_all_diverge_the_trace_ends(tmp_path):
+    """Training ends then, here before the first point."""
+    arguments = {"policy_kwargs": {"net_arch": [8]}, "learning_starts": 5, "train_freq": 1, "learning_rate": 1e30}
+    env = "RobustBE/CliffWorld-v0"
+    specs = [control_spec("qrc", env, 400, s, arguments, function=TRAIN) | {"trace": 4} for s in (0, 1)]
+    assert run_units([specs], tmp_path, executor="serial", progress=False) == (2, 0, 0)
+    results = Results(tmp_path)
+    assert all(5 < result["diverged_at"] < 50 for result in results.of(specs))
+    assert [results.arrays(spec, "trace")["step"].tolist() for spec in specs] == [[], []]
 
 
 def test_the_experiment_keeps_tables_and_traces_and_draws_them(tmp_path):

@@ -235,3 +235,17 @@ def test_observations_are_encoded_as_sb3_does(space):
             th.testing.assert_close(batch.float(), expected.unflatten(0, (2, 3)), rtol=0, atol=0)
         shown = encoding.space[suffix[1:]] if suffix else encoding.space
         assert shown.shape == expected.shape[1:]
+
+
+def test_integers_that_start_elsewhere_are_encoded_from_there():
+    """value − start, component after component in C order, whatever axes come before."""
+    encoding = Encoding(spaces.Discrete(3, start=-1))
+    assert encoding.space.shape == (3,)
+    found = encoding({"observations": th.tensor([[-1, 1], [0, 0]])})["observations"]
+    assert found.tolist() == [[[1, 0, 0], [0, 0, 1]], [[0, 1, 0], [0, 1, 0]]]
+    encoding = Encoding(spaces.Dict({"a": spaces.MultiDiscrete([[2, 3], [1, 2]], start=[[5, -1], [0, 1]])}))
+    assert encoding.space["a"].shape == (8,)
+    values = th.tensor([[[5, 1], [0, 2]], [[6, -1], [0, 1]]])
+    expected = [[1, 0, 0, 0, 1, 1, 0, 1], [0, 1, 1, 0, 0, 1, 1, 0]]
+    assert encoding({"next_observations/a": values})["next_observations/a"].tolist() == expected
+    assert encoding({"observations/a": values[None]})["observations/a"].tolist() == [expected]

@@ -203,7 +203,7 @@ def test_a_resumed_run_goes_on_in_its_episode():
 
 def test_episodes_are_those_of_a_monitor():
     population = make("qrc", [3, 1], lambda: Monitor(CountingEnv()), learning_starts=0, train_freq=1000).learn(40)
-    for episodes, env in zip(population.returns, population.env._envs, strict=True):
+    for episodes, env in zip(population.returns, population.env._envs.values(), strict=True):
         assert episodes.returns.tolist() == env.get_episode_rewards()
         assert episodes.lengths.tolist() == env.get_episode_lengths()
         assert episodes.steps.tolist() == np.cumsum(env.get_episode_lengths()).tolist()

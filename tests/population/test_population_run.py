@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import warnings
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch as th
+from faulty_envs import FaultyEnv
 from gymnasium import spaces
 from populations import CountingEnv, assert_same_member, every_device, make, member_state, rows
 from small_envs import MatchEnv, SpaceEnv, images, vector_and_code
@@ -56,6 +58,56 @@ def test_observations_reach_the_network_as_a_single_agents_do(name):
         th.testing.assert_close(found[i], q_values(model, raw[i])[0], rtol=1e-5, atol=1e-6)
     model.learn(5, reset_num_timesteps=False)
     assert model._n_updates == 10
+
+
+INTEGERS = {
+    "discrete": spaces.Discrete(3, start=4),
+    "negative": spaces.Discrete(5, start=-2),
+    "multi_discrete": spaces.MultiDiscrete([2, 4], start=[-1, 3]),
+    "two_dimensions": spaces.MultiDiscrete([[2, 3], [4, 2]], start=[[0, 1], [-5, 2]]),
+    "dict": spaces.Dict({"a": spaces.Discrete(4, start=-3), "b": spaces.MultiDiscrete([[3], [2]], start=[[7], [0]])}),
+}
+
+
+def one_hot(space, value):
+    """A block of as many zeros as the component has values, with a one at value − start; components in C order."""
+    if isinstance(space, spaces.Discrete):
+        return np.eye(space.n, dtype=np.float32)[value - space.start]
+    blocks = zip(space.nvec.ravel(), np.ravel(value) - space.start.ravel(), strict=True)
+    return np.concatenate([np.eye(n, dtype=np.float32)[i] for n, i in blocks])
+
+
+class OneHot(gym.ObservationWrapper):
+    """Integer observations as the numbers that a network gets to see."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        raw = env.observation_space
+        parts = raw.spaces if isinstance(raw, spaces.Dict) else {"": raw}
+        boxes = {k: spaces.Box(0.0, 1.0, one_hot(part, part.sample()).shape) for k, part in parts.items()}
+        self.observation_space = spaces.Dict(boxes) if isinstance(raw, spaces.Dict) else boxes[""]
+
+    def observation(self, observation):
+        raw = self.env.observation_space
+        if isinstance(raw, spaces.Dict):
+            return {key: one_hot(raw[key], observation[key]) for key in raw}
+        return one_hot(raw, observation)
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integers_may_start_anywhere(name):
+    """The same bit for bit as from one-hot observations."""
+    space, policy = INTEGERS[name], "MultiInputPolicy" if name == "dict" else "MlpPolicy"
+    raw = make("qrc_huber", range(3), lambda: SpaceEnv(space), policy).learn(40)
+    encoded = make("qrc_huber", range(3), lambda: OneHot(SpaceEnv(space)), policy).learn(40)
+    assert raw.failures == [None] * 3
+    assert th.equal(rows(raw), rows(encoded))
+    seen = {name: x for name, x in raw._trainer.replay.fields().items() if name.startswith("observations")}
+    for key, x in seen.items():
+        part = space[key.partition("/")[2]] if name == "dict" else space
+        last = part.start + (part.n if isinstance(part, spaces.Discrete) else part.nvec) - 1
+        np.testing.assert_array_equal(x.amin(dim=(0, 1)), part.start)
+        np.testing.assert_array_equal(x.amax(dim=(0, 1)), last)
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", "qrc_huber"])
@@ -153,6 +205,19 @@ def test_compiled_updates_are_the_same(algorithm, target_update_interval):
     for name, x in eager._trainer.learners[0].state().items():
         th.testing.assert_close(compiled._trainer.learners[0].state()[name], x, rtol=1e-5, atol=1e-5)
     assert not th.equal(rows(eager), rows(make(algorithm, [0, 1])))
+
+
+@pytest.mark.slow
+def test_a_bad_environment_costs_one_member_of_a_compiled_population():
+    def learned(fault):
+        return make(
+            "qrc_huber", range(3), FaultyEnv, "MultiInputPolicy", env_kwargs={"fault": fault}, compile=True
+        ).learn(45)
+
+    healthy, failed = learned(None), learned("place nan")
+    assert failed.failed_at.tolist() == [-1, 23, -1]
+    for i in (0, 2):
+        assert_same_member(member_state(failed, i), member_state(healthy, i))
 
 
 def test_without_a_compiler_the_graphs_are_run(monkeypatch):

@@ -14,10 +14,11 @@ from .base import LockstepEnv, Step, episode_seed
 from .batches import Observation
 from .classic_control import Acrobot, CartPole, MountainCar
 from .cliff_world import CliffWorld
+from .failures import Failure
 from .generic import GenericEnv
 from .vectorised import VectorisedEnv
 
-__all__ = ["LockstepEnv", "Observation", "Step", "episode_seed", "make_lockstep"]
+__all__ = ["Failure", "LockstepEnv", "Observation", "Step", "episode_seed", "make_lockstep"]
 
 VECTORISED: tuple[type[VectorisedEnv], ...] = (CartPole, MountainCar, Acrobot, CliffWorld)
 
@@ -36,7 +37,8 @@ def make_lockstep(env: str | Callable[..., gym.Env[Any, Any]], seeds: Sequence[i
     :raises gymnasium.error.UnregisteredEnv: If nothing is registered under the id.
     :raises TypeError: If ``env`` is neither an id nor a factory, or ``seeds`` not a sequence of integers.
     :raises ValueError: If there is no seed or one out of range, if the factory returns the same instance twice, or if
-        actions or observations are of an unsupported kind. What making the environment raises is not touched.
+        actions or observations are of an unsupported kind. What making the first environment raises is not touched;
+        where a later one cannot be made, that member is stopped from the start.
     """
     checked = _checked_seeds(seeds)
     if isinstance(env, str):

@@ -12,8 +12,11 @@ from gymnasium.spaces import Discrete
 
 from . import batches
 from .batches import Observation
+from .failures import Failure, failure_of, find_bad_observations, find_bad_rewards
 
 __all__ = ["LockstepEnv", "Step", "episode_seed"]
+
+STEP, RESET = "step() of its environment", "reset() of its environment"
 
 
 class Step(NamedTuple):
@@ -48,6 +51,10 @@ class LockstepEnv(ABC):
     Episode ``k`` of the member with seed ``s`` starts with ``reset(seed=episode_seed(s, k))``. What a member sees is
     thus decided by its seed and its actions: neither the other members nor their number change it.
 
+    A member whose environment raises an exception in its step or reset, or returns a reward or an observation that is
+    NaN, infinite or not of its space, is stopped: :attr:`failures` says why, and the others go on. What an
+    environment returns here is therefore finite and fits its space.
+
     :param observation_space: A single member's.
     :param action_space: A single member's; :meth:`step` takes its elements, whatever its ``start``.
     :param seeds: One per member. Members with equal seeds and actions go through equal episodes.
@@ -64,6 +71,9 @@ class LockstepEnv(ABC):
         self._first_action, self._n_actions = int(action_space.start), int(action_space.n)
         self._episodes = np.zeros(len(seeds), dtype=np.int64)
         self._observations: Observation | None = None
+        self._stopped: set[int] = set()
+        self.failures: dict[int, Failure] = {}
+        """By member, what its environment did that stopped it."""
 
     @abstractmethod
     def _begin(self, member: int, seed: int) -> Any:
@@ -71,7 +81,10 @@ class LockstepEnv(ABC):
 
     @abstractmethod
     def _advance(self, actions: np.ndarray) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray]:
-        """Step all members, without resets: new arrays of observations, rewards, terminated and truncated."""
+        """Step all members, without resets: new arrays of observations, rewards, terminated and truncated.
+
+        What they hold for members that are stopped, before or in it, does not matter.
+        """
 
     @abstractmethod
     def _state(self) -> dict[str, np.ndarray]:
@@ -92,7 +105,7 @@ class LockstepEnv(ABC):
         """
         self._episodes[:] = 0
         self.restarted = ()
-        observations = batches.empty(self.observation_space, len(self.seeds))
+        observations = batches.first_elements(self.observation_space, len(self.seeds))
         for member in range(len(self.seeds)):
             self._begin_episode(member, observations)
         self._observations = observations
@@ -103,9 +116,21 @@ class LockstepEnv(ABC):
 
         :return: The first observations, ``(N, ...)``.
         """
-        self._observations = batches.empty(self.observation_space, len(self.seeds))
+        shown = self._observations
+        if shown is None:
+            shown = batches.first_elements(self.observation_space, len(self.seeds))
+        self._observations = batches.copy(shown)
         self._begin_next(range(len(self.seeds)), self._observations)
         return self._observations
+
+    def stop(self, member: int) -> None:
+        """Neither step nor reset a member's environment any more.
+
+        From now on it shows what it has shown last, is rewarded with 0, and its episode does not end.
+
+        :param member: Its number.
+        """
+        self._stopped.add(member)
 
     def step(self, actions: np.ndarray) -> Step:
         """Take one action in each member. Whose episode ends is reset in the same call.
@@ -117,7 +142,12 @@ class LockstepEnv(ABC):
         """
         if self._observations is None:
             raise RuntimeError("no episode has begun: call reset() or load_state_dict() before step()")
-        final, rewards, terminated, truncated = self._advance(self._checked(actions))
+        final, rewards, terminated, truncated = outcome = self._advance(self._checked(actions))
+        self._hold_stopped(*outcome)
+        bad = find_bad_observations(STEP, self.observation_space, final) | find_bad_rewards(rewards)
+        if bad:
+            self._fail(bad)
+            self._hold_stopped(*outcome)
         self._observations = final
         ended = terminated | truncated
         if ended.any():
@@ -126,13 +156,39 @@ class LockstepEnv(ABC):
         return Step(self._observations, final, rewards, terminated, truncated)
 
     def _begin_episode(self, member: int, observations: Observation) -> None:
-        seed = episode_seed(self.seeds[member], int(self._episodes[member]))
-        batches.write(observations, member, self._begin(member, seed))
+        if member in self._stopped:
+            return
+        first = batches.empty(self.observation_space, 1)
+        try:
+            batches.write(first, 0, self._begin(member, episode_seed(self.seeds[member], int(self._episodes[member]))))
+        except Exception as error:
+            self._fail({member: failure_of(RESET, error)})
+            return
+        if bad := find_bad_observations(RESET, self.observation_space, first):
+            self._fail({member: bad[0]})
+            return
+        batches.copy_rows(observations, member, first, 0)
 
     def _begin_next(self, members: Iterable[int], observations: Observation) -> None:
         for member in members:
-            self._episodes[member] += 1
-            self._begin_episode(member, observations)
+            if member not in self._stopped:
+                self._episodes[member] += 1
+                self._begin_episode(member, observations)
+
+    def _fail(self, found: Mapping[int, Failure]) -> None:
+        self.failures |= found
+        for member in found:
+            self.stop(member)
+
+    def _hold_stopped(
+        self, observations: Observation, rewards: np.ndarray, terminated: np.ndarray, truncated: np.ndarray
+    ) -> None:
+        """Overwrite what a step of stopped members has left in its arrays."""
+        if self._stopped and self._observations is not None:
+            members = list(self._stopped)
+            batches.copy_rows(observations, members, self._observations, members)
+            rewards[members] = 0.0
+            terminated[members] = truncated[members] = False
 
     def _checked(self, actions: np.ndarray) -> np.ndarray:
         given = np.asarray(actions)
@@ -155,7 +211,8 @@ class LockstepEnv(ABC):
         """
         if self._observations is None:
             raise RuntimeError("no episode has begun, there is nothing to save: call reset() before state_dict()")
-        own = {"seeds": np.array(self.seeds, dtype=np.int64), "episodes": self._episodes}
+        stopped = np.isin(np.arange(len(self.seeds)), list(self._stopped))
+        own = {"seeds": np.array(self.seeds, dtype=np.int64), "episodes": self._episodes, "stopped": stopped}
         arrays = own | batches.by_name(self._observations) | self._state()
         return {name: array.copy() for name, array in arrays.items()}
 
@@ -165,24 +222,26 @@ class LockstepEnv(ABC):
         Environments without a vectorised version are reset with their episode's seed and given that episode's actions
         again, which takes as long as it took before. A member whose environment then does not show what it had shown
         is not deterministic in its seed. Its unfinished episode is lost, not the rest: a warning says so, the member
-        begins its next episode, and :attr:`restarted` lists it.
+        begins its next episode, and :attr:`restarted` lists it. One that was stopped stays so.
 
         :param state: From the ``state_dict`` of an environment with the same seeds; the arrays are copied.
         :return: The current observations, where the next action is chosen.
         :raises ValueError: If the state lacks arrays, or is of other seeds or of other observations.
         """
         room = batches.empty(self.observation_space, len(self.seeds))
-        arrays = self._arrays(state, room)
+        # States of version 0.1 do not say who is stopped.
+        arrays = self._arrays({"stopped": np.zeros(len(self.seeds), bool), **state}, room)
         self._episodes = arrays["episodes"]
         self._observations = batches.from_names(room, arrays)
         self.restarted = ()
+        self._stopped |= set(np.flatnonzero(arrays["stopped"]).tolist())
         self._restore(arrays)
         return self._observations
 
     def _arrays(self, state: Mapping[str, np.ndarray], room: Observation) -> dict[str, np.ndarray]:
         """Copies of the arrays of ``state``, which must be those of a ``state_dict`` of this environment."""
         shown = batches.by_name(room)
-        names = {"seeds", "episodes", *shown, *self._state()}
+        names = {"seeds", "episodes", "stopped", *shown, *self._state()}
         if missing := names - set(state):
             raise ValueError(f"state lacks {sorted(missing)}: pass what the same environment's state_dict() returned")
         arrays = {name: np.array(state[name]) for name in names}

@@ -8,7 +8,17 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-__all__ = ["Observation", "by_name", "copy", "empty", "from_names", "is_supported", "write"]
+__all__ = [
+    "Observation",
+    "by_name",
+    "copy",
+    "copy_rows",
+    "empty",
+    "first_elements",
+    "from_names",
+    "is_supported",
+    "write",
+]
 
 Observation = np.ndarray | dict[str, np.ndarray]
 
@@ -35,13 +45,46 @@ def _empty(space: gym.Space[Any], n: int) -> np.ndarray:
     return np.empty((n, *(space.shape or ())), dtype=space.dtype)
 
 
+def first_elements(space: gym.Space[Any], n: int) -> Observation:
+    """``n`` observations that are there before any environment has shown one: zeros, or the first of the integers."""
+    if isinstance(space, spaces.Dict):
+        return {key: _first_elements(part, n) for key, part in space.spaces.items()}
+    return _first_elements(space, n)
+
+
+def _first_elements(space: gym.Space[Any], n: int) -> np.ndarray:
+    batch = _empty(space, n)
+    batch[...] = space.start if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)) else 0
+    return batch
+
+
 def write(batch: Observation, member: int, observation: Any) -> None:
-    """Put one member's observation into the batch."""
+    """Put one member's observation into the batch.
+
+    :raises ValueError: If it has another shape than its space, or lacks a key.
+    """
     if isinstance(batch, dict):
         for key, part in batch.items():
-            part[member] = observation[key]
+            if key not in observation:
+                raise ValueError(f"the observation lacks the key {key!r}")
+            _write(part, member, observation[key], f" under the key {key!r}")
     else:
-        batch[member] = observation
+        _write(batch, member, observation, "")
+
+
+def _write(batch: np.ndarray, member: int, observation: Any, where: str) -> None:
+    array = np.asarray(observation)
+    # numpy would repeat what is too small; that (1, n) fits (n,), as it has it, is good enough.
+    if array.size * len(batch) != batch.size:
+        raise ValueError(f"the observation{where} has the shape {array.shape} and its space {batch.shape[1:]}")
+    batch[member] = array
+
+
+def copy_rows(batch: Observation, members: Any, source: Observation, rows: Any) -> None:
+    """Overwrite the observations of these members by those in the rows of another batch."""
+    into, out_of = by_name(batch), by_name(source)
+    for name, part in into.items():
+        part[members] = out_of[name][rows]
 
 
 def copy(batch: Observation) -> Observation:

@@ -10,8 +10,9 @@ import gymnasium as gym
 import numpy as np
 
 from . import batches
-from .base import LockstepEnv
+from .base import STEP, LockstepEnv
 from .batches import Observation
+from .failures import Failure, failure_of
 
 __all__ = ["GenericEnv"]
 
@@ -19,7 +20,8 @@ __all__ = ["GenericEnv"]
 class GenericEnv(LockstepEnv):
     """Instances of any environment with discrete actions, side by side.
 
-    Observations get the dtype of their space, whatever the environment returns, as in SB3. Infos are not kept.
+    Observations get the dtype of their space, whatever the environment returns, as in SB3. Infos are not kept. An
+    exception where the first instance is made is the caller's; where a later one is made, it stops that member alone.
 
     :param make: Returns a new instance at each call.
     :param seeds: One per member.
@@ -39,10 +41,17 @@ class GenericEnv(LockstepEnv):
         name: str = "env",
     ) -> None:
         self._name = name
-        self._envs: list[gym.Env[Any, Any]] = []
+        self._envs: dict[int, gym.Env[Any, Any]] = {}
+        not_made: dict[int, Failure] = {}
         try:
-            for member in range(len(seeds)):
-                self._add(make() if member > 0 or first is None else first)
+            self._add(0, make() if first is None else first)
+            for member in range(1, len(seeds)):
+                try:
+                    env = make()
+                except Exception as error:
+                    not_made[member] = failure_of("making its environment", error)
+                else:
+                    self._add(member, env)
         except BaseException:
             self.close()
             raise
@@ -50,16 +59,17 @@ class GenericEnv(LockstepEnv):
         assert isinstance(action_space, gym.spaces.Discrete)
         super().__init__(self._envs[0].observation_space, action_space, seeds)
         self._taken: list[list[int]] = [[] for _ in seeds]  # in the current episodes
+        self._fail(not_made)
 
-    def _add(self, env: gym.Env[Any, Any]) -> None:
+    def _add(self, member: int, env: gym.Env[Any, Any]) -> None:
         if not isinstance(env, gym.Env):
             raise TypeError(f"{self._name} returned {env!r}: a factory must return a gymnasium.Env")
-        if any(env.unwrapped is other.unwrapped for other in self._envs):
+        if any(env.unwrapped is other.unwrapped for other in self._envs.values()):
             raise ValueError(
                 f"{self._name} returned the same instance twice: let it make a new environment at each call, since "
                 "every member needs its own"
             )
-        self._envs.append(env)
+        self._envs[member] = env
         if not isinstance(env.action_space, gym.spaces.Discrete):
             raise ValueError(
                 f"{self._name} has the action space {env.action_space}: choose an environment with Discrete actions, "
@@ -84,14 +94,24 @@ class GenericEnv(LockstepEnv):
         return observation
 
     def _advance(self, actions: np.ndarray) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray]:
-        n = len(self._envs)
+        n = len(self.seeds)
         observations = batches.empty(self.observation_space, n)
         rewards, terminated, truncated = np.empty(n), np.empty(n, dtype=bool), np.empty(n, dtype=bool)
-        for member, (env, action) in enumerate(zip(self._envs, actions, strict=True)):
+        for member, action in enumerate(actions):
+            if member in self._stopped:
+                continue
             self._taken[member].append(int(action))
-            observation, rewards[member], terminated[member], truncated[member], _ = env.step(action)
-            batches.write(observations, member, observation)
+            try:
+                observation, rewards[member], terminated[member], truncated[member], _ = self._envs[member].step(action)
+                batches.write(observations, member, observation)
+            except Exception as error:
+                self._fail({member: failure_of(STEP, error)})
         return observations, rewards, terminated, truncated
+
+    def stop(self, member: int) -> None:
+        """As for all; what the member has done in its episode is forgotten."""
+        super().stop(member)
+        self._taken[member] = []
 
     def _state(self) -> dict[str, np.ndarray]:
         lengths = np.array([len(taken) for taken in self._taken], dtype=np.int64)
@@ -102,17 +122,15 @@ class GenericEnv(LockstepEnv):
 
     def _restore(self, state: dict[str, np.ndarray]) -> None:
         assert self._observations is not None
-        shown = batches.empty(self.observation_space, len(self._envs))
-        restored = [
+        shown = batches.empty(self.observation_space, len(self.seeds))
+        for member, (actions, length) in enumerate(zip(state["actions"], state["lengths"], strict=True)):
             self._replay(member, actions[:length], shown)
-            for member, (actions, length) in enumerate(zip(state["actions"], state["lengths"], strict=True))
-        ]
-        same = np.array(restored)
+        same = np.array([len(taken) for taken in self._taken]) == state["lengths"]
         for name, saved in batches.by_name(self._observations).items():
             again = batches.by_name(shown)[name]
             nan = saved.dtype.kind == "f"
             same &= [np.array_equal(a, b, equal_nan=nan) for a, b in zip(saved, again, strict=True)]
-        self.restarted = tuple(np.flatnonzero(~same).tolist())
+        self.restarted = tuple(member for member in np.flatnonzero(~same).tolist() if member not in self._stopped)
         self._begin_next(self.restarted, self._observations)
         if self.restarted:
             warnings.warn(
@@ -122,18 +140,31 @@ class GenericEnv(LockstepEnv):
                 stacklevel=3,
             )
 
-    def _replay(self, member: int, actions: np.ndarray, shown: Observation) -> bool:
-        """Repeat an episode, whose last observation goes into ``shown``; ``False`` if it ends before its actions do."""
+    def _replay(self, member: int, actions: np.ndarray, shown: Observation) -> None:
+        """Repeat an episode, whose last observation goes into ``shown``, as far as it goes."""
         self._begin_episode(member, shown)
         for action in actions:
-            self._taken[member].append(int(action))
-            observation, _, terminated, truncated, _ = self._envs[member].step(action)
+            if member in self._stopped:
+                return
+            try:
+                observation, _, terminated, truncated, _ = self._envs[member].step(action)
+                batches.write(shown, member, observation)
+            except Exception as error:
+                self._fail({member: failure_of(STEP, error)})
+                return
             if terminated or truncated:
-                return False
-            batches.write(shown, member, observation)
-        return True
+                return
+            self._taken[member].append(int(action))
 
     def close(self) -> None:
-        """Close all instances."""
-        for env in self._envs:
-            env.close()
+        """Close all instances. Those that cannot be closed are named in one warning."""
+        failures = []
+        for member, env in self._envs.items():
+            try:
+                env.close()
+            except Exception as error:
+                failures.append(f"member {member}: {failure_of('close() of its environment', error).reason}")
+        if failures:
+            warnings.warn(
+                f"{len(failures)} of {len(self._envs)} environments could not be closed. {failures[0]}", stacklevel=2
+            )

@@ -60,7 +60,11 @@ class VectorisedEnv(LockstepEnv):
         return observation
 
     def _advance(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        stopped = list(self._stopped)
+        kept = self._states[..., stopped] if stopped else None
         observations, rewards, terminated = self._move(self._states, actions)
+        if kept is not None:
+            self._states[..., stopped] = kept
         self._elapsed += 1
         return observations, rewards, terminated, self._elapsed >= self._max_episode_steps
 
