@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.type_aliases import MaybeCallback
 from stable_baselines3.common.utils import LinearSchedule, get_parameters_by_name, polyak_update
 from stable_baselines3.dqn.dqn import DQN
 
 from sb3_robust_be.qrc.policies import QRCNetwork, QRCPolicy
-from sb3_robust_be.qrc.validation import check_rewards
+from sb3_robust_be.qrc.validation import check_observations, check_rewards
 
 SelfActingDQN = TypeVar("SelfActingDQN", bound="ActingDQN")
 
@@ -95,9 +96,34 @@ class ActingDQN(DQN):
         dones: np.ndarray,
         infos: list[dict[str, Any]],
     ) -> None:
-        stored = reward if self._vec_normalize_env is None else self._vec_normalize_env.get_original_reward()
-        check_rewards(stored, self.num_timesteps)
+        normalizer = self._vec_normalize_env
+        check_rewards(reward if normalizer is None else normalizer.get_original_reward(), self.num_timesteps)
+        self._check_observations(new_obs)
+        for index, done in enumerate(dones):
+            if done and (last := infos[index].get("terminal_observation")) is not None:
+                if isinstance(new_obs, dict):
+                    last = {key: last[key] for key in new_obs}
+                check_observations(last, self.num_timesteps, index, " (the last of an episode)")
         super()._store_transition(replay_buffer, buffer_action, new_obs, reward, dones, infos)
+
+    def _check_observations(self, observations: np.ndarray | dict[str, np.ndarray], occasion: str = "") -> None:
+        if self._vec_normalize_env is not None:
+            # What is stored are the numbers before their normalisation.
+            check_observations(self._vec_normalize_env.old_obs, self.num_timesteps, occasion=occasion)
+            occasion = " (by VecNormalize, whose statistics hold such a number from before: make a new one)"
+        check_observations(observations, self.num_timesteps, occasion=occasion)
+
+    def _setup_learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        reset_num_timesteps: bool = True,
+        tb_log_name: str = "run",
+        progress_bar: bool = False,
+    ) -> tuple[int, BaseCallback]:
+        prepared = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
+        self._check_observations(self._last_obs, " (the first, from reset)")  # type: ignore[arg-type]
+        return prepared
 
     def predict(
         self,

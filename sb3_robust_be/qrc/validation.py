@@ -149,3 +149,37 @@ def check_rewards(rewards: np.ndarray, num_timesteps: int) -> None:
             f"{num_timesteps}. One such reward would make every weight NaN: fix the environment, or wrap it in "
             "gymnasium.wrappers.TransformReward."
         )
+
+
+def check_observations(
+    observations: np.ndarray | dict[str, np.ndarray],
+    num_timesteps: int,
+    environment: int | None = None,
+    occasion: str = "",
+) -> None:
+    """Stop before a NaN reaches the replay buffer, from where it would fill the weights.
+
+    :param observations: Batch first, or one observation of ``environment``; by key where the space is a ``Dict``.
+        Integers are never looked at.
+    :param num_timesteps: Environment steps so far, these included.
+    :param environment: Index of the environment whose single observation this is; ``None``: a batch, one of each.
+    :param occasion: What kind of observation it is, for the message.
+    :raises ValueError: If a number in it is NaN or infinite.
+    """
+    by_key = observations if isinstance(observations, dict) else {None: observations}
+    for key, given in by_key.items():
+        values = np.asarray(given)
+        # The sum of squares is finite unless a number is not, or it overflows, for which the second look is there. No
+        # other way to look at every number costs as little.
+        if values.dtype.kind != "f" or math.isfinite(np.vdot(values, values)) or np.isfinite(values).all():
+            continue
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        index, inner = (place[0], place[1:]) if environment is None else (environment, place)
+        where = "".join(
+            [f" under the key {key!r}" if key is not None else "", f" at position {inner}" if inner else ""]
+        )
+        raise ValueError(
+            f"The environment with index {index} returned an observation that holds {values[place]}{where}, at "
+            f"environment step {num_timesteps}{occasion}. One such number would make every weight NaN: fix the "
+            "environment, or wrap it in gymnasium.wrappers.TransformObservation (with numpy.nan_to_num, for instance)."
+        )
