@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.type_aliases import MaybeCallback
+from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from stable_baselines3.common.utils import LinearSchedule, get_parameters_by_name, polyak_update
 from stable_baselines3.dqn.dqn import DQN
 
@@ -28,8 +28,10 @@ class ActingDQN(DQN):
     q_net: QRCNetwork
     q_net_target: QRCNetwork
     target_update_interval: int | None  # type: ignore[assignment]
-    # Resuming never explores more than before the interruption.
+    # Resuming never explores more than before the interruption, unless it is asked for by another schedule.
     _exploration_cap: float = 1.0
+    # What `exploration_rate` was last taken from.
+    _explored_by: Schedule | None = None
 
     def _setup_model(self) -> None:
         # Also runs inside `load`, after the saved arguments and the caller's have been put in place.
@@ -40,11 +42,11 @@ class ActingDQN(DQN):
             )
         self._check_buffer_arguments()
         chosen_class, chosen_kwargs = self.replay_buffer_class, self.replay_buffer_kwargs
-        self.replay_buffer_kwargs = dict(chosen_kwargs)
+        self.replay_buffer_kwargs = dict(chosen_kwargs or {})
         # Past DQN's own, which cannot do without a target interval.
         super(DQN, self)._setup_model()
         # SB3 leaves its choice of buffer here, where a later `load` would take it, and its γ, for the user's.
-        self.replay_buffer_class, self.replay_buffer_kwargs = chosen_class, chosen_kwargs
+        self.replay_buffer_class, self.replay_buffer_kwargs = chosen_class, chosen_kwargs or {}
         if self.target_update_interval is not None:
             self.policy.make_target()
             if self.n_envs > self.target_update_interval:
@@ -56,6 +58,9 @@ class ActingDQN(DQN):
         self._create_aliases()
         self.batch_norm_stats = get_parameters_by_name(self.q_net, ["running_"])
         self.batch_norm_stats_target = get_parameters_by_name(self.q_net_target, ["running_"])
+        if self._explored_by is None:
+            # In a file of SB3's DQN.
+            self._explored_by = self.__dict__.get("exploration_schedule")
         self.exploration_schedule = LinearSchedule(
             self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction
         )
@@ -84,6 +89,7 @@ class ActingDQN(DQN):
             polyak_update(self.batch_norm_stats, self.batch_norm_stats_target, 1.0)
         scheduled = self.exploration_schedule(self._current_progress_remaining)
         self.exploration_rate = min(scheduled, self._exploration_cap)
+        self._explored_by = self.exploration_schedule
         # Not through the property: nobody is looking at the log yet.
         self._logger.record("rollout/exploration_rate", self.exploration_rate)
 
@@ -190,13 +196,15 @@ class ActingDQN(DQN):
         :param log_interval: the number of episodes before logging.
         :param tb_log_name: the name of the run for TensorBoard logging, the class's name by default
         :param reset_num_timesteps: whether or not to reset the current timestep number (used in logging).
-            ``False`` resumes: exploration then never rises above where it was.
+            ``False`` resumes: exploration then never rises above where it was, unless its arguments have been changed
+            by :meth:`load` or ``exploration_schedule`` has been replaced.
         :param progress_bar: Display a progress bar using tqdm and rich.
         :return: the trained model
         """
         resumed = not reset_num_timesteps and self.num_timesteps > 0
         # ε is first set after a step that no callback has stopped at.
-        self._exploration_cap = self.exploration_rate if resumed and self._n_calls > 0 else 1.0
+        capped = resumed and self._n_calls > 0 and _same_schedule(self._explored_by, self.exploration_schedule)
+        self._exploration_cap = self.exploration_rate if capped else 1.0
         last_step = total_timesteps + (self.num_timesteps if resumed else 0)
         if last_step <= self.learning_starts:
             warnings.warn(
@@ -223,3 +231,8 @@ class ActingDQN(DQN):
         super().load_replay_buffer(path, truncate_last_traj)
         if isinstance(self.replay_buffer, NStepReplayBuffer) and self.replay_buffer_class is None:
             self.replay_buffer.gamma, self.replay_buffer.n_steps = self.gamma, self.n_steps
+
+
+def _same_schedule(schedule: Schedule | None, other: Schedule) -> bool:
+    # SB3's own, which come out of a file as new objects, show all that they consist of.
+    return schedule is other or (isinstance(schedule, LinearSchedule) and repr(schedule) == repr(other))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import pathlib
 import warnings
+from collections import deque
 from typing import Any, ClassVar, TypeVar
 
 import torch as th
@@ -17,11 +19,22 @@ from stable_baselines3.dqn.policies import DQNPolicy
 from sb3_robust_be.qrc.acting import ActingDQN
 from sb3_robust_be.qrc.extractors import MinAtarCNN
 from sb3_robust_be.qrc.policies import QRCPolicy
+from sb3_robust_be.qrc.validation import check_numbers
 
 SelfLoadingDQN = TypeVar("SelfLoadingDQN", bound="LoadingDQN")
 
 # Arguments that make DQN what it is and that this family does without.
 DQN_ONLY: dict[str, Any] = {"target_update_interval": None, "max_grad_norm": None, "tau": 1.0}
+
+
+# Names that `load` would take and that would change nothing.
+NOT_CHANGEABLE: dict[str, str] = {
+    "policy": "the policy's class comes from the file, and custom_objects={'policy_class': ...} replaces it",
+    "_init_setup_model": "loading always builds the networks",
+    "lr_schedule": "it is made from learning_rate: pass that",
+    "exploration_schedule": "it is made from exploration_initial_eps, exploration_final_eps and exploration_fraction: "
+    "pass those",
+}
 
 
 class LoadingDQN(ActingDQN):
@@ -56,8 +69,9 @@ class LoadingDQN(ActingDQN):
         :param custom_objects: Dictionary of objects to replace upon loading.
         :param print_system_info: Whether to print system info from the saved model and the current system info
         :param force_reset: Force call to ``reset()`` before training
-        :param kwargs: extra arguments to change the model when loading
+        :param kwargs: Arguments of the constructor, or other attributes, in place of the saved ones.
         :return: new model instance with loaded parameters
+        :raises TypeError: For an argument that is unknown or cannot be changed.
         :raises ValueError: For a file of another algorithm.
         """
         data, _, _ = load_from_zip_file(path, device=device, custom_objects=custom_objects)
@@ -70,7 +84,38 @@ class LoadingDQN(ActingDQN):
             )
         if saved_by is None:
             custom_objects = {**cls._objects_from_dqn(path, data or {}), **(custom_objects or {})}
-        return super().load(path, env, device, custom_objects, print_system_info, force_reset, **kwargs)
+        changes = cls._changes(path, data or {}, kwargs)
+        model = super().load(path, env, device, custom_objects, print_system_info, force_reset, **changes)
+        if kwargs.get("tau", 1.0) != 1.0 and model.target_update_interval is None:
+            warnings.warn(
+                f"tau={model.tau} is ignored: there is no target network to average. Leave it out, or set "
+                "target_update_interval as well.",
+                stacklevel=2,
+            )
+        return model
+
+    @classmethod
+    def _changes(cls, path: Any, data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        """The attributes that take the values of the arguments given to :meth:`load`."""
+        for name in given:
+            if name in NOT_CHANGEABLE:
+                raise TypeError(f"load() cannot change {name}: {NOT_CHANGEABLE[name]}.")
+            if name not in inspect.signature(cls).parameters and name not in data:
+                raise TypeError(
+                    f"load() got the unknown argument {name!r}, neither an argument of {cls.__name__} nor an attribute "
+                    f"in {path}. Look for a typing error."
+                )
+        check_numbers(given)
+        changes = dict(given)
+        if "policy_kwargs" in changes:
+            changes["policy_kwargs"] = changes["policy_kwargs"] or {}
+        if (window := changes.pop("stats_window_size", None)) is not None:
+            # SB3 keeps it under another name, and in the length of what it has collected.
+            changes["_stats_window_size"] = window
+            for name in ("ep_info_buffer", "ep_success_buffer"):
+                if data.get(name) is not None:
+                    changes.setdefault(name, deque(data[name], maxlen=window))
+        return changes
 
     @classmethod
     def _objects_from_dqn(cls, path: Any, data: dict[str, Any]) -> dict[str, Any]:
