@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import io
+import json
 import pathlib
 import warnings
+import zipfile
 from collections import deque
 from typing import Any, ClassVar, TypeVar
 
 import torch as th
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
-from stable_baselines3.common.save_util import load_from_zip_file
+from stable_baselines3.common.save_util import json_to_data, load_from_zip_file, open_path
 from stable_baselines3.common.type_aliases import GymEnv, TensorDict
 from stable_baselines3.dqn.dqn import DQN
 from stable_baselines3.dqn.policies import DQNPolicy
@@ -74,8 +76,12 @@ class LoadingDQN(ActingDQN):
         :raises TypeError: For an argument that is unknown or cannot be changed.
         :raises ValueError: For a file of another algorithm.
         """
-        data, _, _ = load_from_zip_file(path, device=device, custom_objects=custom_objects)
-        saved_by = (data or {}).get("algorithm")
+        custom_objects = dict(custom_objects or {})
+        if (replacement := custom_objects.get("policy_class")) is not None:
+            # The remedy that is known for a DQN's file names DQN's policy.
+            custom_objects["policy_class"] = cls._two_headed(replacement) or replacement
+        data = cls._read(path, device, custom_objects)
+        saved_by = data.get("algorithm")
         if saved_by is not None and saved_by != cls.algorithm_name:
             raise ValueError(
                 f"{path} was saved by the algorithm {saved_by!r} and {cls.__name__} is {cls.algorithm_name!r}. Load it "
@@ -83,8 +89,8 @@ class LoadingDQN(ActingDQN):
                 "call its set_parameters(path)."
             )
         if saved_by is None:
-            custom_objects = {**cls._objects_from_dqn(path, data or {}), **(custom_objects or {})}
-        changes = cls._changes(path, data or {}, kwargs)
+            custom_objects = {**cls._objects_from_dqn(path, data), **custom_objects}
+        changes = cls._changes(path, data, kwargs)
         model = super().load(path, env, device, custom_objects, print_system_info, force_reset, **changes)
         if kwargs.get("tau", 1.0) != 1.0 and model.target_update_interval is None:
             warnings.warn(
@@ -93,6 +99,34 @@ class LoadingDQN(ActingDQN):
                 stacklevel=2,
             )
         return model
+
+    @classmethod
+    def _read(cls, path: Any, device: th.device | str, custom_objects: dict[str, Any]) -> dict[str, Any]:
+        """The attributes in a file, of which the class of the policy is certainly one."""
+        remedy = (
+            "Pass custom_objects={'policy_class': DQNPolicy} (from stable_baselines3.dqn.policies; CnnPolicy or "
+            "MultiInputPolicy if the model has one of those), or the subclass of QRCPolicy to use."
+        )
+        try:
+            data = load_from_zip_file(path, device=device, custom_objects=custom_objects)[0] or {}
+        except ImportError as error:
+            # SB3 goes on without an object that it cannot read, but not without a module.
+            missing = _unreadable(path, custom_objects)
+            raise ValueError(
+                f"{path} holds {', '.join(missing)}, which cannot be read here ({error}). Install what is missing, or "
+                f"replace it by custom_objects. {remedy if 'policy_class' in missing else ''}".rstrip()
+            ) from error
+        if data and "policy_class" not in data:
+            raise ValueError(f"{path} holds a policy_class that cannot be read here. {remedy}")
+        return data
+
+    @classmethod
+    def _two_headed(cls, policy_class: Any) -> type[Any] | None:
+        """The policy of this class that takes the place of SB3's; one that has two heads already is its own."""
+        for name, dqns in DQN.policy_aliases.items():
+            if policy_class is dqns:
+                return cls.policy_aliases[name]
+        return policy_class if isinstance(policy_class, type) and issubclass(policy_class, QRCPolicy) else None
 
     @classmethod
     def _changes(cls, path: Any, data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -126,10 +160,7 @@ class LoadingDQN(ActingDQN):
                 f"{path} holds a model with the policy {getattr(saved_policy, '__name__', saved_policy)}, neither of "
                 f"{cls.__name__} nor of SB3's DQN. Load it with the class that saved it."
             )
-        policy_class = next(
-            (cls.policy_aliases[name] for name, dqns in DQN.policy_aliases.items() if dqns is saved_policy),
-            saved_policy if issubclass(saved_policy, QRCPolicy) else None,
-        )
+        policy_class = cls._two_headed(saved_policy)
         if policy_class is None:
             raise ValueError(
                 f"{path} holds a DQN with the policy {saved_policy.__name__}, which has no secondary head. Pass "
@@ -192,3 +223,16 @@ class LoadingDQN(ActingDQN):
 
     def _excluded_save_params(self) -> list[str]:
         return [*super()._excluded_save_params(), "batch_norm_stats", "batch_norm_stats_target"]
+
+
+def _unreadable(path: Any, custom_objects: dict[str, Any]) -> list[str]:
+    """The attributes in a file that need a module which is not there."""
+    with zipfile.ZipFile(open_path(path, "r", suffix="zip")) as archive:
+        saved = json.loads(archive.read("data"))
+    missing = []
+    for name, value in saved.items():
+        try:
+            json_to_data(json.dumps({name: value}), custom_objects)
+        except ImportError:
+            missing.append(name)
+    return missing
