@@ -274,9 +274,8 @@ def test_a_policy_class_that_cannot_be_read(algorithm, place, module, tmp_path, 
     dqn = trained_dqn(space, policy, policy_kwargs=policy_kwargs)
     policy_class = type(dqn.policy)
     unreadable(tmp_path / "dqn", "policy_class", module, monkeypatch)(dqn)
-    with pytest.raises(
-        ValueError, match=r"dqn.*policy_class.*cannot be read.*custom_objects=\{'policy_class': DQNPolicy"
-    ):
+    expected = r"dqn.*policy_class.*cannot be read.*custom_objects=\{'policy_class': DQNPolicy"
+    with sb3_says_so(module), pytest.raises(ValueError, match=expected):
         algorithm.load(tmp_path / "dqn")
     model = algorithm.load(tmp_path / "dqn", dqn.get_env(), custom_objects={"policy_class": policy_class})
     assert type(model.policy) is algorithm.policy_aliases[policy]
