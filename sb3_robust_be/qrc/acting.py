@@ -11,12 +11,12 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
+from stable_baselines3.common.type_aliases import MaybeCallback, Schedule, TrainFreq
 from stable_baselines3.common.utils import LinearSchedule, get_parameters_by_name, polyak_update
 from stable_baselines3.dqn.dqn import DQN
 
 from sb3_robust_be.qrc.policies import QRCNetwork, QRCPolicy
-from sb3_robust_be.qrc.validation import check_observations, check_rewards
+from sb3_robust_be.qrc.validation import check_observations, check_rewards, plain_number
 
 SelfActingDQN = TypeVar("SelfActingDQN", bound="ActingDQN")
 
@@ -111,6 +111,21 @@ class ActingDQN(DQN):
                     last = {key: last[key] for key in new_obs}
                 check_observations(last, self.num_timesteps, index, " (the last of an episode)")
         super()._store_transition(replay_buffer, buffer_action, new_obs, reward, dones, infos)
+
+    def set_random_seed(self, seed: int | None = None) -> None:
+        """
+        Set the seed of the pseudo-random generators (python, numpy, pytorch, gym, action_space)
+
+        :param seed: An integer, Python's or numpy's.
+        """
+        super().set_random_seed(plain_number(seed))
+
+    def _convert_train_freq(self) -> None:
+        if isinstance(self.train_freq, tuple) and not isinstance(self.train_freq, TrainFreq):
+            self.train_freq = (plain_number(self.train_freq[0]), *self.train_freq[1:])
+        else:
+            self.train_freq = plain_number(self.train_freq)
+        super()._convert_train_freq()
 
     def _check_observations(self, observations: np.ndarray | dict[str, np.ndarray], occasion: str = "") -> None:
         if self._vec_normalize_env is not None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import torch as th
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
 from sb3_robust_be.updates import H_TARGETS, LIMITS, ROBUST_LOSSES
 
@@ -32,6 +35,11 @@ def check_numbers(arguments: dict[str, Any]) -> None:
                 f"{name} must be a number and is the string {value!r}. In YAML, leave the quotes out and write "
                 "exponents as `!!float 1e5`; in Python, pass the number."
             )
+
+
+def plain_number(value: Any) -> Any:
+    """A number of numpy's as Python's own, which JSON and every generator of random numbers take; else ``value``."""
+    return value.item() if isinstance(value, np.number) else value
 
 
 def check_choice(name: str, value: str | None, choices: Iterable[str | None]) -> None:
@@ -182,4 +190,42 @@ def check_observations(
             f"The environment with index {index} returned an observation that holds {values[place]}{where}, at "
             f"environment step {num_timesteps}{occasion}. One such number would make every weight NaN: fix the "
             "environment, or wrap it in gymnasium.wrappers.TransformObservation (with numpy.nan_to_num, for instance)."
+        )
+
+
+# What an update reads of a batch.
+_USED = {"observations", "actions", "next_observations", "dones", "rewards", "discounts"}
+
+
+def check_buffer(buffer: ReplayBuffer | None) -> None:
+    """
+    :param buffer: That an update is to sample from.
+    :raises ValueError: If nothing is in it.
+    """
+    if buffer is None or buffer.size() == 0:
+        raise ValueError(
+            "The replay buffer is empty, so that train() has nothing to learn from. Call learn(), which fills it, or "
+            "load_replay_buffer(path) before."
+        )
+
+
+def warn_of_priorities(buffer: ReplayBuffer, data: ReplayBufferSamples) -> None:
+    """Say what a buffer offers and the update leaves aside, such as importance weights.
+
+    :param buffer: The replay buffer.
+    :param data: A batch of it.
+    """
+    ignored = [
+        name
+        for name in getattr(data, "_fields", ())
+        if name not in _USED and isinstance(getattr(data, name), (th.Tensor, np.ndarray, Sequence))
+    ]
+    if callable(getattr(buffer, "update_priorities", None)):
+        ignored.append("update_priorities()")
+    if ignored:
+        warnings.warn(
+            f"The replay buffer {type(buffer).__name__} offers {', '.join(ignored)}, which the update ignores: every "
+            "sample of a batch counts alike and no priority is ever updated. Use a buffer that samples uniformly, such "
+            "as ReplayBuffer.",
+            stacklevel=2,
         )

@@ -9,6 +9,7 @@ import pathlib
 import warnings
 import zipfile
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, ClassVar, TypeVar
 
 import torch as th
@@ -21,7 +22,8 @@ from stable_baselines3.dqn.policies import DQNPolicy
 from sb3_robust_be.qrc.acting import ActingDQN
 from sb3_robust_be.qrc.extractors import MinAtarCNN
 from sb3_robust_be.qrc.policies import QRCPolicy
-from sb3_robust_be.qrc.validation import check_numbers
+from sb3_robust_be.qrc.saving import saving_to
+from sb3_robust_be.qrc.validation import check_numbers, plain_number
 
 SelfLoadingDQN = TypeVar("SelfLoadingDQN", bound="LoadingDQN")
 
@@ -145,7 +147,7 @@ class LoadingDQN(ActingDQN):
             changes["policy_kwargs"] = changes["policy_kwargs"] or {}
         if (window := changes.pop("stats_window_size", None)) is not None:
             # SB3 keeps it under another name, and in the length of what it has collected.
-            changes["_stats_window_size"] = window
+            changes["_stats_window_size"] = window = plain_number(window)
             for name in ("ep_info_buffer", "ep_success_buffer"):
                 if data.get(name) is not None:
                     changes.setdefault(name, deque(data[name], maxlen=window))
@@ -185,6 +187,34 @@ class LoadingDQN(ActingDQN):
             stacklevel=3,
         )
         return objects
+
+    def save(
+        self,
+        path: str | pathlib.Path | io.BufferedIOBase,
+        exclude: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+    ) -> None:
+        """
+        Save all the attributes of the object and the model parameters in a zip-file.
+
+        A file that is there already is replaced when the new one is complete: whatever goes wrong, it stays.
+
+        :param path: path to the file where the rl agent should be saved
+        :param exclude: name of parameters that should be excluded in addition to the default ones
+        :param include: name of parameters that might be excluded but should be included anyway
+        """
+        with saving_to(path, "zip") as target:
+            super().save(target, exclude, include)
+
+    def save_replay_buffer(self, path: str | pathlib.Path | io.BufferedIOBase) -> None:
+        """
+        Save the replay buffer as a pickle file, which replaces one that is there already when it is complete.
+
+        :param path: Path to the file where the replay buffer should be saved.
+            if path is a str or pathlib.Path, the path is automatically created if necessary.
+        """
+        with saving_to(path, "pkl", self.verbose) as target:
+            super().save_replay_buffer(target)
 
     def set_parameters(
         self,
