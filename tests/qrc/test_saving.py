@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import stat
-import subprocess
-import sys
+import tempfile
 import threading
 import warnings
 from pathlib import Path
@@ -17,11 +17,9 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import CheckpointCallback
 
 from sb3_robust_be import QRCHuber
-from sb3_robust_be.registry import ALGORITHMS
 
 resource = pytest.importorskip("resource", reason="limits of a file's size are POSIX's")
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
-ROOT = Path(__file__).parents[2]
 # What saves, and the ending of its files.
 SAVING = {"save": "zip", "save_replay_buffer": "pkl"}
 every_file = pytest.mark.parametrize(("method", "ending"), SAVING.items(), ids=list(SAVING))
@@ -36,49 +34,37 @@ def leftovers(folder):
     return [path.name for path in folder.iterdir() if path.name.endswith(".tmp")]
 
 
-# In a process of its own, since a limit that has been passed is a signal to it, as a full disk is an error.
-FULL_DISK = """
-import resource, signal, sys
-from stable_baselines3.common.save_util import load_from_pkl
-from sb3_robust_be.registry import ALGORITHMS
-
-def saved(save, path, limit):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+@contextlib.contextmanager
+def files_up_to(size):
+    """No file may grow beyond this: the system answers as on a full disk, with a signal that Python ignores."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
-        save(path)
-    except OSError as error:
-        return f"{type(error).__name__} {error}"
+        yield
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-for algorithm in ALGORITHMS.values():
-    folder = f"{sys.argv[1]}/{algorithm.algorithm_name}/"
-    model = algorithm("MlpPolicy", "CartPole-v1", buffer_size=2000, learning_starts=10, device="cpu").learn(20)
-    model.save(folder + "model")
-    model.save_replay_buffer(folder + "buffer")
+
+@pytest.mark.parametrize("size", [100, 5000, 10000])
+@every_algorithm
+def test_a_full_disk_leaves_the_old_files(algorithm, size, tmp_path):
+    """However far the new one has got, and there is no half of a file that was not there."""
+    model = make(algorithm).learn(20)
+    model.save(tmp_path / "model")
+    model.save_replay_buffer(tmp_path / "buffer")
+    assert min(path.stat().st_size for path in tmp_path.iterdir()) > 10000
     model.learn(20, reset_num_timesteps=False)
-    for limit in (100, 20000, 50000):
-        print(saved(model.save, folder + "model", limit))
-        print(saved(model.save_replay_buffer, folder + "buffer", limit))
-        print(saved(model.save, folder + "new", limit))
-    print(algorithm.load(folder + "model").num_timesteps, load_from_pkl(folder + "buffer.pkl").pos)
-"""
-
-
-def test_a_full_disk_leaves_the_old_files(tmp_path):
-    """However far the new one had got, and there is no half of a file that was not there."""
-    command = [sys.executable, "-W", "ignore", "-c", FULL_DISK, str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    expected = []
-    for name in ALGORITHMS:
-        for file in 3 * ("model.zip", "buffer.pkl", "new.zip"):
-            reason = "[Errno 27] File too large; free some space or raise the limit, then run the same again"
-            expected.append(f"StoreError {reason}: {str(tmp_path / name / file)!r}")
-        expected.append("20 20")
-        assert names(tmp_path / name) == ["buffer.pkl", "model.zip"]
-    assert done.stdout.splitlines() == expected
+    saving = ((model.save, "model.zip"), (model.save_replay_buffer, "buffer.pkl"), (model.save, "new.zip"))
+    for save, name in saving:
+        with (
+            pytest.raises(OSError, match=rf"File too large; free some space or raise the limit.*{name}"),
+            files_up_to(size),
+        ):
+            save(tmp_path / name)
+    assert names(tmp_path) == ["buffer.pkl", "model.zip"]
+    assert algorithm.load(tmp_path / "model").num_timesteps == 20
+    model.load_replay_buffer(tmp_path / "buffer")
+    assert model.replay_buffer.pos == 20
 
 
 @every_file
@@ -159,20 +145,38 @@ def test_the_owner_is_kept(model, tmp_path):
     assert (found.st_uid, found.st_gid) == (1234, 2345)
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may write anything")
-@every_file
-def test_a_file_that_may_not_be_written(method, ending, model, tmp_path):
-    path = tmp_path / f"file.{ending}"
-    getattr(model, method)(path)
-    path.chmod(0o440)
-    with pytest.raises(PermissionError):
-        getattr(model, method)(path)
-    path.chmod(0o640)
-    tmp_path.chmod(0o550)
+@contextlib.contextmanager
+def as_anybody(*owned):
+    """Without the superuser's rights, which no permissions bind; the paths are then this user's own."""
+    user = os.getuid() or 65534
+    if os.getuid() == 0:
+        for path in owned:
+            os.chown(path, user, user)
+    ids = os.getresuid()
+    os.setresuid(user, user, ids[2])
     try:
-        getattr(model, method)(path)  # in place: the folder takes no other file
+        yield
     finally:
-        tmp_path.chmod(0o750)
+        os.setresuid(*ids)
+
+
+@every_file
+def test_what_may_not_be_written(method, ending, model):
+    """A file that is protected stays; one in a folder that takes no other is written in place."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"file.{ending}"
+        getattr(model, method)(path)
+        with as_anybody(folder, path):
+            path.chmod(0o440)
+            with pytest.raises(PermissionError):
+                getattr(model, method)(path)
+            assert path.stat().st_size > 1000
+            path.chmod(0o640)
+            path.write_bytes(b"")
+            Path(folder).chmod(0o550)
+            getattr(model, method)(path)
+            Path(folder).chmod(0o750)
+        assert path.stat().st_size > 1000
 
 
 @every_file
