@@ -30,7 +30,7 @@ def saving_to(path: SavePath, suffix: str, verbose: int = 0) -> Iterator[SavePat
         yield path
         return
     target = _target(pathlib.Path(path), suffix)
-    if target.exists() and not (target.is_file() and os.access(target.parent, os.W_OK)):
+    if target.exists() and not (target.is_file() and _takes_files(target.parent)):
         # A device, a pipe, or a file in a folder that takes no other: only in place.
         yield path
         return
@@ -57,6 +57,10 @@ def _target(path: pathlib.Path, suffix: str) -> pathlib.Path:
         warnings.warn(f"Path '{path}' is a folder. Will save instead to {path}_2", stacklevel=5)
         path = pathlib.Path(f"{path}_2")
     return path.resolve()
+
+
+def _takes_files(folder: pathlib.Path) -> bool:
+    return os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _take_over_rights(old: pathlib.Path, new: int) -> None:

@@ -148,16 +148,15 @@ def test_the_owner_is_kept(model, tmp_path):
 @contextlib.contextmanager
 def as_anybody(*owned):
     """Without the superuser's rights, which no permissions bind; the paths are then this user's own."""
-    user = os.getuid() or 65534
-    if os.getuid() == 0:
+    user = os.geteuid()
+    if user == 0:
         for path in owned:
-            os.chown(path, user, user)
-    ids = os.getresuid()
-    os.setresuid(user, user, ids[2])
+            os.chown(path, 65534, -1)
+        os.seteuid(65534)
     try:
         yield
     finally:
-        os.setresuid(*ids)
+        os.seteuid(user)
 
 
 @every_file

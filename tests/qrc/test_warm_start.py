@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
-import sys
-import types
 import warnings
 
 import numpy as np
@@ -240,68 +237,6 @@ def test_a_custom_policy_is_refused_with_the_remedy(algorithm, tmp_path):
     model = algorithm.load(tmp_path / "dqn", custom_objects={"policy_class": UsersTwoHeadedPolicy})
     assert type(model.policy) is UsersTwoHeadedPolicy
     assert_warm(model, dqn)
-
-
-def unreadable(path, name, module, monkeypatch):
-    """Save a model's attribute with a class of a module, which then disappears or no longer has the class."""
-    home = types.ModuleType("gone_policies")
-    home.Gone = type("Gone", (DQNPolicy,), {"__module__": "gone_policies"})
-    monkeypatch.setitem(sys.modules, "gone_policies", home)
-
-    def save(model):
-        setattr(model, name, home.Gone)
-        model.save(path)
-        if module:
-            monkeypatch.delitem(sys.modules, "gone_policies")
-        else:
-            del home.Gone
-
-    return save
-
-
-def sb3_says_so(module):
-    """It warns of a class that is gone, and raises for a module."""
-    return (
-        contextlib.nullcontext() if module else pytest.warns(UserWarning, match="Could not deserialize object policy")
-    )
-
-
-@pytest.mark.parametrize(("place", "module"), [("mlp", True), ("mlp", False), ("nature_cnn", True), ("dict", False)])
-@every_algorithm
-def test_a_policy_class_that_cannot_be_read(algorithm, place, module, tmp_path, monkeypatch):
-    """SB3's remedy serves, and the error names it."""
-    policy, space, policy_kwargs = PLACES[place]
-    dqn = trained_dqn(space, policy, policy_kwargs=policy_kwargs)
-    policy_class = type(dqn.policy)
-    unreadable(tmp_path / "dqn", "policy_class", module, monkeypatch)(dqn)
-    expected = r"dqn.*policy_class.*cannot be read.*custom_objects=\{'policy_class': DQNPolicy"
-    with sb3_says_so(module), pytest.raises(ValueError, match=expected):
-        algorithm.load(tmp_path / "dqn")
-    model = algorithm.load(tmp_path / "dqn", dqn.get_env(), custom_objects={"policy_class": policy_class})
-    assert type(model.policy) is algorithm.policy_aliases[policy]
-    assert_warm(model, dqn)
-
-
-@pytest.mark.parametrize("module", [True, False])
-@every_algorithm
-def test_our_own_file_whose_policy_class_cannot_be_read(algorithm, module, tmp_path, monkeypatch):
-    model = make(algorithm).learn(15)
-    unreadable(tmp_path / "ours", "policy_class", module, monkeypatch)(model)
-    with sb3_says_so(module), pytest.raises(ValueError, match=r"ours.*policy_class.*cannot be read"):
-        algorithm.load(tmp_path / "ours")
-    for policy_class in (DQNPolicy, MlpPolicy):
-        loaded = algorithm.load(tmp_path / "ours", custom_objects={"policy_class": policy_class})
-        assert type(loaded.policy) is MlpPolicy
-        assert_same(parameters(loaded), parameters(model))
-
-
-@every_algorithm
-def test_another_attribute_that_cannot_be_read(algorithm, tmp_path, monkeypatch):
-    dqn = trained_dqn()
-    unreadable(tmp_path / "dqn", "replay_buffer_class", True, monkeypatch)(dqn)
-    with pytest.raises(ValueError, match=r"holds replay_buffer_class,.*\(No module named 'gone_policies'\).*Install"):
-        algorithm.load(tmp_path / "dqn")
-    assert_warm(algorithm.load(tmp_path / "dqn", custom_objects={"replay_buffer_class": ReplayBuffer}), dqn)
 
 
 @pytest.mark.parametrize("policy_class", [MlpPolicy, CnnPolicy, MultiInputPolicy])
