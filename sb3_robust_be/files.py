@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
+import io
 import os
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -32,16 +35,28 @@ def is_storage_trouble(error: OSError) -> bool:
 
 
 def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
-    """Replace a file by ``data`` at once: a temporary file beside it, fsync, ``os.replace``, fsync of the folder.
+    """Replace a file by ``data`` at once.
 
     :param durable: Whether to wait until the disk has it.
     :raises StoreError: if that is impossible; the old file is then still there.
+    """
+    with replacing(path, durable) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, durable: bool = True) -> Iterator[io.BufferedWriter]:
+    """Replace a file at once by what is written: a temporary file beside it, ``os.replace``, each with fsync.
+
+    :param path: The file, which need not exist.
+    :param durable: Whether to wait until the disk has it.
+    :raises StoreError: if that is impossible. After this and any other error the old file is still there.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         # Not the tempfile module's: its files are private, and results on a shared file system are not.
         with open(temporary, "xb") as file:
-            file.write(data)
+            yield file
             file.flush()
             if durable:
                 os.fsync(file.fileno())
@@ -65,9 +80,12 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def remove_stale_temporaries(folder: Path) -> None:
-    """Delete what writers killed in the middle have left; a file that is still being written is younger."""
-    for path in folder.glob(".*.tmp"):
+def remove_stale_temporaries(folder: Path, name: str | None = None) -> None:
+    """Delete what writers killed in the middle have left; a file that is still being written is younger.
+
+    :param name: Of the file that was to be replaced; ``None``: any.
+    """
+    for path in folder.glob(".*.tmp" if name is None else f".{glob.escape(name)}.*.tmp"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > _STALE_S:
                 path.unlink()

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
-from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, Schedule, TrainFreq
 from stable_baselines3.common.utils import LinearSchedule, get_parameters_by_name, polyak_update
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.dqn.dqn import DQN
@@ -18,7 +19,7 @@ from stable_baselines3.dqn.dqn import DQN
 from sb3_robust_be.qrc.channels import with_channels, wrap_env
 from sb3_robust_be.qrc.flattening import flatten
 from sb3_robust_be.qrc.policies import QRCNetwork, QRCPolicy
-from sb3_robust_be.qrc.validation import check_rewards
+from sb3_robust_be.qrc.validation import check_observations, check_rewards, plain_number
 
 SelfActingDQN = TypeVar("SelfActingDQN", bound="ActingDQN")
 
@@ -30,8 +31,10 @@ class ActingDQN(DQN):
     q_net: QRCNetwork
     q_net_target: QRCNetwork
     target_update_interval: int | None  # type: ignore[assignment]
-    # Resuming never explores more than before the interruption.
+    # Resuming never explores more than before the interruption, unless it is asked for by another schedule.
     _exploration_cap: float = 1.0
+    # What `exploration_rate` was last taken from.
+    _explored_by: Schedule | None = None
 
     @staticmethod
     def _wrap_env(env: GymEnv, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
@@ -46,12 +49,12 @@ class ActingDQN(DQN):
             )
         self._check_buffer_arguments()
         chosen_class, chosen_kwargs = self.replay_buffer_class, self.replay_buffer_kwargs
-        self.replay_buffer_kwargs = dict(chosen_kwargs)
+        self.replay_buffer_kwargs = dict(chosen_kwargs or {})
         self.policy_kwargs = with_channels(self.policy_kwargs, self.policy_class, self.env)
         # Past DQN's own, which cannot do without a target interval.
         super(DQN, self)._setup_model()
         # SB3 leaves its choice of buffer here, where a later `load` would take it, and its γ, for the user's.
-        self.replay_buffer_class, self.replay_buffer_kwargs = chosen_class, chosen_kwargs
+        self.replay_buffer_class, self.replay_buffer_kwargs = chosen_class, chosen_kwargs or {}
         if self.target_update_interval is not None:
             self.policy.make_target()
             if self.n_envs > self.target_update_interval:
@@ -63,6 +66,9 @@ class ActingDQN(DQN):
         self._create_aliases()
         self.batch_norm_stats = get_parameters_by_name(self.q_net, ["running_"])
         self.batch_norm_stats_target = get_parameters_by_name(self.q_net_target, ["running_"])
+        if self._explored_by is None:
+            # In a file of SB3's DQN.
+            self._explored_by = self.__dict__.get("exploration_schedule")
         self.exploration_schedule = LinearSchedule(
             self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction
         )
@@ -91,6 +97,7 @@ class ActingDQN(DQN):
             polyak_update(self.batch_norm_stats, self.batch_norm_stats_target, 1.0)
         scheduled = self.exploration_schedule(self._current_progress_remaining)
         self.exploration_rate = min(scheduled, self._exploration_cap)
+        self._explored_by = self.exploration_schedule
         # Not through the property: nobody is looking at the log yet.
         self._logger.record("rollout/exploration_rate", self.exploration_rate)
 
@@ -103,9 +110,49 @@ class ActingDQN(DQN):
         dones: np.ndarray,
         infos: list[dict[str, Any]],
     ) -> None:
-        stored = reward if self._vec_normalize_env is None else self._vec_normalize_env.get_original_reward()
-        check_rewards(stored, self.num_timesteps)
+        normalizer = self._vec_normalize_env
+        check_rewards(reward if normalizer is None else normalizer.get_original_reward(), self.num_timesteps)
+        self._check_observations(new_obs)
+        for index, done in enumerate(dones):
+            if done and (last := infos[index].get("terminal_observation")) is not None:
+                if isinstance(new_obs, dict):
+                    last = {key: last[key] for key in new_obs}
+                check_observations(last, self.num_timesteps, index, " (the last of an episode)")
         super()._store_transition(replay_buffer, buffer_action, new_obs, reward, dones, infos)
+
+    def set_random_seed(self, seed: int | None = None) -> None:
+        """
+        Set the seed of the pseudo-random generators (python, numpy, pytorch, gym, action_space)
+
+        :param seed: An integer, Python's or numpy's.
+        """
+        super().set_random_seed(plain_number(seed))
+
+    def _convert_train_freq(self) -> None:
+        if isinstance(self.train_freq, tuple) and not isinstance(self.train_freq, TrainFreq):
+            self.train_freq = (plain_number(self.train_freq[0]), *self.train_freq[1:])
+        else:
+            self.train_freq = plain_number(self.train_freq)
+        super()._convert_train_freq()
+
+    def _check_observations(self, observations: np.ndarray | dict[str, np.ndarray], occasion: str = "") -> None:
+        if self._vec_normalize_env is not None:
+            # What is stored are the numbers before their normalisation.
+            check_observations(self._vec_normalize_env.old_obs, self.num_timesteps, occasion=occasion)
+            occasion = " (by VecNormalize, whose statistics hold such a number from before: make a new one)"
+        check_observations(observations, self.num_timesteps, occasion=occasion)
+
+    def _setup_learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        reset_num_timesteps: bool = True,
+        tb_log_name: str = "run",
+        progress_bar: bool = False,
+    ) -> tuple[int, BaseCallback]:
+        prepared = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
+        self._check_observations(self._last_obs, " (the first, from reset)")  # type: ignore[arg-type]
+        return prepared
 
     def predict(
         self,
@@ -172,13 +219,15 @@ class ActingDQN(DQN):
         :param log_interval: the number of episodes before logging.
         :param tb_log_name: the name of the run for TensorBoard logging, the class's name by default
         :param reset_num_timesteps: whether or not to reset the current timestep number (used in logging).
-            ``False`` resumes: exploration then never rises above where it was.
+            ``False`` resumes: exploration then never rises above where it was, unless its arguments have been changed
+            by :meth:`load` or ``exploration_schedule`` has been replaced.
         :param progress_bar: Display a progress bar using tqdm and rich.
         :return: the trained model
         """
         resumed = not reset_num_timesteps and self.num_timesteps > 0
         # ε is first set after a step that no callback has stopped at.
-        self._exploration_cap = self.exploration_rate if resumed and self._n_calls > 0 else 1.0
+        capped = resumed and self._n_calls > 0 and _same_schedule(self._explored_by, self.exploration_schedule)
+        self._exploration_cap = self.exploration_rate if capped else 1.0
         last_step = total_timesteps + (self.num_timesteps if resumed else 0)
         if last_step <= self.learning_starts:
             warnings.warn(
@@ -205,3 +254,8 @@ class ActingDQN(DQN):
         super().load_replay_buffer(path, truncate_last_traj)
         if isinstance(self.replay_buffer, NStepReplayBuffer) and self.replay_buffer_class is None:
             self.replay_buffer.gamma, self.replay_buffer.n_steps = self.gamma, self.n_steps
+
+
+def _same_schedule(schedule: Schedule | None, other: Schedule) -> bool:
+    # SB3's own, which come out of a file as new objects, show all that they consist of.
+    return schedule is other or (isinstance(schedule, LinearSchedule) and repr(schedule) == repr(other))

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import torch as th
+from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
@@ -14,7 +15,16 @@ from sb3_robust_be.qrc.compiled import CompiledGradients
 from sb3_robust_be.qrc.diagnostics import UpdateDiagnostics
 from sb3_robust_be.qrc.losses import LossTerms
 from sb3_robust_be.qrc.policies import H_GROUP, VALUE_GROUP, CnnPolicy, MlpPolicy, MultiInputPolicy
-from sb3_robust_be.qrc.validation import check_count, check_flag, check_not_negative, check_numbers
+from sb3_robust_be.qrc.validation import (
+    NUMERIC_ARGUMENTS,
+    check_buffer,
+    check_count,
+    check_flag,
+    check_not_negative,
+    check_numbers,
+    plain_number,
+    warn_of_priorities,
+)
 from sb3_robust_be.qrc.warm_start import LoadingDQN
 
 
@@ -36,10 +46,18 @@ class TwoHeadQLearning(LoadingDQN):
     h_learning_rate_ratio: float
     h_decoupled_weight_decay: bool = False
     compile: bool
+    # Whose samples have been looked at.
+    _known_buffer: ReplayBuffer | None = None
     diagnostics_class: ClassVar[type[UpdateDiagnostics]] = UpdateDiagnostics
 
     def _setup_model(self) -> None:
+        # SB3's name for stats_window_size comes along.
+        for name in (*NUMERIC_ARGUMENTS, "_stats_window_size"):
+            if name in self.__dict__:
+                setattr(self, name, plain_number(self.__dict__[name]))
         self._check_arguments()
+        # Where `train()` writes to before `learn()` or the user has said where to.
+        self._logger = Logger(folder=None, output_formats=[])
         super()._setup_model()
         self._diagnostics = self.diagnostics_class()
         self._compiled = CompiledGradients(self) if self.compile else None
@@ -148,7 +166,9 @@ class TwoHeadQLearning(LoadingDQN):
 
         :param gradient_steps: How many.
         :param batch_size: Transitions per update.
+        :raises ValueError: If the replay buffer is empty.
         """
+        check_buffer(self.replay_buffer)
         # Switch to train mode (this affects batch norm / dropout)
         self.policy.set_training_mode(True)
         # Update learning rate according to schedule
@@ -160,6 +180,9 @@ class TwoHeadQLearning(LoadingDQN):
         terms, grad_norm = [], None
         for _ in range(gradient_steps):
             data = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)  # type: ignore[union-attr]
+            if self._known_buffer is not self.replay_buffer:
+                self._known_buffer = self.replay_buffer
+                warn_of_priorities(self.replay_buffer, data)  # type: ignore[arg-type]
             terms.append(self._compute_gradients(data, settings))
             grad_norm = self._clip_gradients(values)
             optimizer.step()
@@ -170,4 +193,4 @@ class TwoHeadQLearning(LoadingDQN):
             self._diagnostics.record(self._logger)
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "_diagnostics", "_compiled"]
+        return [*super()._excluded_save_params(), "_diagnostics", "_compiled", "_known_buffer"]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import torch as th
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
 from sb3_robust_be.updates import H_TARGETS, LIMITS, ROBUST_LOSSES
 
@@ -32,6 +35,11 @@ def check_numbers(arguments: dict[str, Any]) -> None:
                 f"{name} must be a number and is the string {value!r}. In YAML, leave the quotes out and write "
                 "exponents as `!!float 1e5`; in Python, pass the number."
             )
+
+
+def plain_number(value: Any) -> Any:
+    """A number of numpy's as Python's own, which JSON and every generator of random numbers take; else ``value``."""
+    return value.item() if isinstance(value, np.number) else value
 
 
 def check_choice(name: str, value: str | None, choices: Iterable[str | None]) -> None:
@@ -148,4 +156,76 @@ def check_rewards(rewards: np.ndarray, num_timesteps: int) -> None:
             f"The environment with index {index} returned the reward {rewards[index]} at environment step "
             f"{num_timesteps}. One such reward would make every weight NaN: fix the environment, or wrap it in "
             "gymnasium.wrappers.TransformReward."
+        )
+
+
+def check_observations(
+    observations: np.ndarray | dict[str, np.ndarray],
+    num_timesteps: int,
+    environment: int | None = None,
+    occasion: str = "",
+) -> None:
+    """Stop before a NaN reaches the replay buffer, from where it would fill the weights.
+
+    :param observations: Batch first, or one observation of ``environment``; by key where the space is a ``Dict``.
+        Integers are never looked at.
+    :param num_timesteps: Environment steps so far, these included.
+    :param environment: Index of the environment whose single observation this is; ``None``: a batch, one of each.
+    :param occasion: What kind of observation it is, for the message.
+    :raises ValueError: If a number in it is NaN or infinite.
+    """
+    by_key = observations if isinstance(observations, dict) else {None: observations}
+    for key, given in by_key.items():
+        values = np.asarray(given)
+        # The sum of squares is finite unless a number is not, or it overflows, for which the second look is there. No
+        # other way to look at every number costs as little.
+        if values.dtype.kind != "f" or math.isfinite(np.vdot(values, values)) or np.isfinite(values).all():
+            continue
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        index, inner = (place[0], place[1:]) if environment is None else (environment, place)
+        where = "".join(
+            [f" under the key {key!r}" if key is not None else "", f" at position {inner}" if inner else ""]
+        )
+        raise ValueError(
+            f"The environment with index {index} returned an observation that holds {values[place]}{where}, at "
+            f"environment step {num_timesteps}{occasion}. One such number would make every weight NaN: fix the "
+            "environment, or wrap it in gymnasium.wrappers.TransformObservation (with numpy.nan_to_num, for instance)."
+        )
+
+
+# What an update reads of a batch.
+_USED = {"observations", "actions", "next_observations", "dones", "rewards", "discounts"}
+
+
+def check_buffer(buffer: ReplayBuffer | None) -> None:
+    """
+    :param buffer: That an update is to sample from.
+    :raises ValueError: If nothing is in it.
+    """
+    if buffer is None or buffer.size() == 0:
+        raise ValueError(
+            "The replay buffer is empty, so that train() has nothing to learn from. Call learn(), which fills it, or "
+            "load_replay_buffer(path) before."
+        )
+
+
+def warn_of_priorities(buffer: ReplayBuffer, data: ReplayBufferSamples) -> None:
+    """Say what a buffer offers and the update leaves aside, such as importance weights.
+
+    :param buffer: The replay buffer.
+    :param data: A batch of it.
+    """
+    ignored = [
+        name
+        for name in getattr(data, "_fields", ())
+        if name not in _USED and isinstance(getattr(data, name), (th.Tensor, np.ndarray, Sequence))
+    ]
+    if callable(getattr(buffer, "update_priorities", None)):
+        ignored.append("update_priorities()")
+    if ignored:
+        warnings.warn(
+            f"The replay buffer {type(buffer).__name__} offers {', '.join(ignored)}, which the update ignores: every "
+            "sample of a batch counts alike and no priority is ever updated. Use a buffer that samples uniformly, such "
+            "as ReplayBuffer.",
+            stacklevel=2,
         )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import io
+import json
 import pathlib
 import warnings
+import zipfile
+from collections import deque
+from collections.abc import Iterable
 from typing import Any, ClassVar, TypeVar
 
 import torch as th
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
-from stable_baselines3.common.save_util import load_from_zip_file
+from stable_baselines3.common.save_util import json_to_data, load_from_zip_file, open_path
 from stable_baselines3.common.type_aliases import GymEnv, TensorDict
 from stable_baselines3.dqn.dqn import DQN
 from stable_baselines3.dqn.policies import DQNPolicy
@@ -17,11 +22,23 @@ from stable_baselines3.dqn.policies import DQNPolicy
 from sb3_robust_be.qrc.acting import ActingDQN
 from sb3_robust_be.qrc.extractors import MinAtarCNN
 from sb3_robust_be.qrc.policies import QRCPolicy
+from sb3_robust_be.qrc.saving import saving_to
+from sb3_robust_be.qrc.validation import check_numbers, plain_number
 
 SelfLoadingDQN = TypeVar("SelfLoadingDQN", bound="LoadingDQN")
 
 # Arguments that make DQN what it is and that this family does without.
 DQN_ONLY: dict[str, Any] = {"target_update_interval": None, "max_grad_norm": None, "tau": 1.0}
+
+
+# Names that `load` would take and that would change nothing.
+NOT_CHANGEABLE: dict[str, str] = {
+    "policy": "the policy's class comes from the file, and custom_objects={'policy_class': ...} replaces it",
+    "_init_setup_model": "loading always builds the networks",
+    "lr_schedule": "it is made from learning_rate: pass that",
+    "exploration_schedule": "it is made from exploration_initial_eps, exploration_final_eps and exploration_fraction: "
+    "pass those",
+}
 
 
 class LoadingDQN(ActingDQN):
@@ -56,12 +73,17 @@ class LoadingDQN(ActingDQN):
         :param custom_objects: Dictionary of objects to replace upon loading.
         :param print_system_info: Whether to print system info from the saved model and the current system info
         :param force_reset: Force call to ``reset()`` before training
-        :param kwargs: extra arguments to change the model when loading
+        :param kwargs: Arguments of the constructor, or other attributes, in place of the saved ones.
         :return: new model instance with loaded parameters
+        :raises TypeError: For an argument that is unknown or cannot be changed.
         :raises ValueError: For a file of another algorithm.
         """
-        data, _, _ = load_from_zip_file(path, device=device, custom_objects=custom_objects)
-        saved_by = (data or {}).get("algorithm")
+        custom_objects = dict(custom_objects or {})
+        if (replacement := custom_objects.get("policy_class")) is not None:
+            # The remedy that is known for a DQN's file names DQN's policy.
+            custom_objects["policy_class"] = cls._two_headed(replacement) or replacement
+        data = cls._read(path, device, custom_objects)
+        saved_by = data.get("algorithm")
         if saved_by is not None and saved_by != cls.algorithm_name:
             raise ValueError(
                 f"{path} was saved by the algorithm {saved_by!r} and {cls.__name__} is {cls.algorithm_name!r}. Load it "
@@ -69,8 +91,67 @@ class LoadingDQN(ActingDQN):
                 "call its set_parameters(path)."
             )
         if saved_by is None:
-            custom_objects = {**cls._objects_from_dqn(path, data or {}), **(custom_objects or {})}
-        return super().load(path, env, device, custom_objects, print_system_info, force_reset, **kwargs)
+            custom_objects = {**cls._objects_from_dqn(path, data), **custom_objects}
+        changes = cls._changes(path, data, kwargs)
+        model = super().load(path, env, device, custom_objects, print_system_info, force_reset, **changes)
+        if kwargs.get("tau", 1.0) != 1.0 and model.target_update_interval is None:
+            warnings.warn(
+                f"tau={model.tau} is ignored: there is no target network to average. Leave it out, or set "
+                "target_update_interval as well.",
+                stacklevel=2,
+            )
+        return model
+
+    @classmethod
+    def _read(cls, path: Any, device: th.device | str, custom_objects: dict[str, Any]) -> dict[str, Any]:
+        """The attributes in a file, of which the class of the policy is certainly one."""
+        remedy = (
+            "Pass custom_objects={'policy_class': DQNPolicy} (from stable_baselines3.dqn.policies; CnnPolicy or "
+            "MultiInputPolicy if the model has one of those), or the subclass of QRCPolicy to use."
+        )
+        try:
+            data = load_from_zip_file(path, device=device, custom_objects=custom_objects)[0] or {}
+        except ImportError as error:
+            # SB3 goes on without an object that it cannot read, but not without a module.
+            missing = _unreadable(path, custom_objects)
+            raise ValueError(
+                f"{path} holds {', '.join(missing)}, which cannot be read here ({error}). Install what is missing, or "
+                f"replace it by custom_objects. {remedy if 'policy_class' in missing else ''}".rstrip()
+            ) from error
+        if data and "policy_class" not in data:
+            raise ValueError(f"{path} holds a policy_class that cannot be read here. {remedy}")
+        return data
+
+    @classmethod
+    def _two_headed(cls, policy_class: Any) -> type[Any] | None:
+        """The policy of this class that takes the place of SB3's; one that has two heads already is its own."""
+        for name, dqns in DQN.policy_aliases.items():
+            if policy_class is dqns:
+                return cls.policy_aliases[name]
+        return policy_class if isinstance(policy_class, type) and issubclass(policy_class, QRCPolicy) else None
+
+    @classmethod
+    def _changes(cls, path: Any, data: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+        """The attributes that take the values of the arguments given to :meth:`load`."""
+        for name in given:
+            if name in NOT_CHANGEABLE:
+                raise TypeError(f"load() cannot change {name}: {NOT_CHANGEABLE[name]}.")
+            if name not in inspect.signature(cls).parameters and name not in data:
+                raise TypeError(
+                    f"load() got the unknown argument {name!r}, neither an argument of {cls.__name__} nor an attribute "
+                    f"in {path}. Look for a typing error."
+                )
+        check_numbers(given)
+        changes = dict(given)
+        if "policy_kwargs" in changes:
+            changes["policy_kwargs"] = changes["policy_kwargs"] or {}
+        if (window := changes.pop("stats_window_size", None)) is not None:
+            # SB3 keeps it under another name, and in the length of what it has collected.
+            changes["_stats_window_size"] = window = plain_number(window)
+            for name in ("ep_info_buffer", "ep_success_buffer"):
+                if data.get(name) is not None:
+                    changes.setdefault(name, deque(data[name], maxlen=window))
+        return changes
 
     @classmethod
     def _objects_from_dqn(cls, path: Any, data: dict[str, Any]) -> dict[str, Any]:
@@ -81,10 +162,7 @@ class LoadingDQN(ActingDQN):
                 f"{path} holds a model with the policy {getattr(saved_policy, '__name__', saved_policy)}, neither of "
                 f"{cls.__name__} nor of SB3's DQN. Load it with the class that saved it."
             )
-        policy_class = next(
-            (cls.policy_aliases[name] for name, dqns in DQN.policy_aliases.items() if dqns is saved_policy),
-            saved_policy if issubclass(saved_policy, QRCPolicy) else None,
-        )
+        policy_class = cls._two_headed(saved_policy)
         if policy_class is None:
             raise ValueError(
                 f"{path} holds a DQN with the policy {saved_policy.__name__}, which has no secondary head. Pass "
@@ -109,6 +187,34 @@ class LoadingDQN(ActingDQN):
             stacklevel=3,
         )
         return objects
+
+    def save(
+        self,
+        path: str | pathlib.Path | io.BufferedIOBase,
+        exclude: Iterable[str] | None = None,
+        include: Iterable[str] | None = None,
+    ) -> None:
+        """
+        Save all the attributes of the object and the model parameters in a zip-file.
+
+        A file that is there already is replaced when the new one is complete: whatever goes wrong, it stays.
+
+        :param path: path to the file where the rl agent should be saved
+        :param exclude: name of parameters that should be excluded in addition to the default ones
+        :param include: name of parameters that might be excluded but should be included anyway
+        """
+        with saving_to(path, "zip") as target:
+            super().save(target, exclude, include)
+
+    def save_replay_buffer(self, path: str | pathlib.Path | io.BufferedIOBase) -> None:
+        """
+        Save the replay buffer as a pickle file, which replaces one that is there already when it is complete.
+
+        :param path: Path to the file where the replay buffer should be saved.
+            if path is a str or pathlib.Path, the path is automatically created if necessary.
+        """
+        with saving_to(path, "pkl", self.verbose) as target:
+            super().save_replay_buffer(target)
 
     def set_parameters(
         self,
@@ -147,3 +253,16 @@ class LoadingDQN(ActingDQN):
 
     def _excluded_save_params(self) -> list[str]:
         return [*super()._excluded_save_params(), "batch_norm_stats", "batch_norm_stats_target"]
+
+
+def _unreadable(path: Any, custom_objects: dict[str, Any]) -> list[str]:
+    """The attributes in a file that need a module which is not there."""
+    with zipfile.ZipFile(open_path(path, "r", suffix="zip")) as archive:
+        saved = json.loads(archive.read("data"))
+    missing = []
+    for name, value in saved.items():
+        try:
+            json_to_data(json.dumps({name: value}), custom_objects)
+        except ImportError:
+            missing.append(name)
+    return missing

@@ -13,6 +13,81 @@ pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 
 
 @every_algorithm
+def test_load_with_another_log(algorithm, tmp_path, capsys):
+    model = make(algorithm).learn(20)
+    model.save(tmp_path / "model")
+    capsys.readouterr()
+    loaded = algorithm.load(tmp_path / "model", model.get_env(), verbose=1, tensorboard_log=str(tmp_path / "board"))
+    loaded.learn(20)
+    assert "Logging to" in capsys.readouterr().out
+    assert list((tmp_path / "board").rglob("events.out.tfevents.*"))
+
+
+@every_algorithm
+def test_load_with_another_window(algorithm, tmp_path):
+    """Also where the episodes collected so far are kept."""
+    model = make(algorithm).learn(80)
+    assert len(model.ep_info_buffer) > 2
+    loaded = reloaded(model, tmp_path / "model", stats_window_size=2)
+    assert list(loaded.ep_info_buffer) == list(model.ep_info_buffer)[-2:]
+    loaded.learn(80, reset_num_timesteps=False)
+    assert len(loaded.ep_info_buffer) == 2
+    with pytest.raises(TypeError, match=r"stats_window_size must be a number and is the string '7'"):
+        reloaded(model, tmp_path / "model", stats_window_size="7")
+
+
+@every_algorithm
+def test_load_with_compile(algorithm, tmp_path):
+    """Other than the switch nothing changes, so that what is asked for is whether anything was compiled."""
+    loaded = reloaded(make(algorithm), tmp_path / "model", compile=True)
+    assert loaded._compiled is not None
+    assert reloaded(loaded, tmp_path / "again", compile=False)._compiled is None
+
+
+@every_algorithm
+def test_load_with_other_policy_kwargs(algorithm, tmp_path):
+    """SB3's own words; the same ones, and none, are fine."""
+    model = make(algorithm)
+    with pytest.raises(ValueError, match=r"policy kwargs do not equal the stored policy kwargs.*\[16\].*\[8\]"):
+        reloaded(model, tmp_path / "model", policy_kwargs={"net_arch": [8]})
+    reloaded(model, tmp_path / "model", policy_kwargs={"net_arch": [16]}).learn(20)
+    model = algorithm("MlpPolicy", "CartPole-v1", buffer_size=100, device="cpu")
+    assert reloaded(model, tmp_path / "model", policy_kwargs=None).policy_kwargs == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [
+        ("policy", "CnnPolicy", r"custom_objects=\{'policy_class'"),
+        ("_init_setup_model", False, "always builds"),
+        ("lr_schedule", lambda _: 0.5, "learning_rate"),
+        ("exploration_schedule", lambda _: 0.5, "exploration_final_eps"),
+    ],
+)
+@every_algorithm
+def test_what_load_cannot_change(algorithm, name, value, remedy, tmp_path):
+    with pytest.raises(TypeError, match=rf"cannot change {name}: .*{remedy}"):
+        reloaded(make(algorithm), tmp_path / "model", **{name: value})
+
+
+@every_algorithm
+def test_load_with_an_unknown_argument(algorithm, tmp_path):
+    with pytest.raises(TypeError, match=rf"unknown argument 'exploration_final_epsilon'.*{algorithm.__name__}"):
+        reloaded(make(algorithm), tmp_path / "model", exploration_final_epsilon=0.3)
+    # Attributes are SB3's way to change anything else.
+    assert reloaded(make(algorithm), tmp_path / "model", num_timesteps=7).num_timesteps == 7
+
+
+@every_algorithm
+def test_load_with_tau_and_no_target_network(algorithm, tmp_path):
+    model = make(algorithm)
+    with pytest.warns(UserWarning, match=r"tau=0\.5 is ignored.*target_update_interval") as caught:
+        reloaded(model, tmp_path / "model", tau=0.5)
+    assert len(caught) == 1
+    assert reloaded(model, tmp_path / "model", tau=0.5, target_update_interval=10).q_net_target is not model.q_net
+
+
+@every_algorithm
 def test_load_with_other_environments(algorithm, tmp_path):
     model = make(algorithm).learn(20)
     model.save(tmp_path / "model")
