@@ -146,9 +146,19 @@ def _linear_program(cost: Floats, matrix: Any, target: Floats, bounds: Floats) -
     from scipy.optimize import linprog
     from scipy.sparse import csc_array
 
-    # Presolving would eliminate the free coefficients, which fills a dense matrix: minutes at a thousand columns.
-    options = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10, "presolve": False}
-    return linprog(cost, A_eq=csc_array(matrix), b_eq=target, bounds=bounds, method="highs-ds", options=options)
+    matrix = csc_array(matrix)
+    # Presolving would eliminate the free coefficients, which fills a dense matrix: minutes at a thousand columns. Without it
+    # the simplex gives up (status 4) on a few programs whose rows differ by many orders of magnitude.
+    for presolve in (False, True):
+        options = {
+            "primal_feasibility_tolerance": 1e-10,
+            "dual_feasibility_tolerance": 1e-10,
+            "presolve": presolve,
+        }
+        result = linprog(cost, A_eq=matrix, b_eq=target, bounds=bounds, method="highs-ds", options=options)
+        if result.status != 4:
+            break
+    return result
 
 
 def _polish(rows: Floats, targets: Floats, root: Floats, c: Floats, zero: NDArray[np.bool_]) -> Floats:
