@@ -147,8 +147,8 @@ def _linear_program(cost: Floats, matrix: Any, target: Floats, bounds: Floats) -
     from scipy.sparse import csc_array
 
     matrix = csc_array(matrix)
-    # Presolving would eliminate the free coefficients, which fills a dense matrix: minutes at a thousand columns. Without it
-    # the simplex gives up (status 4) on a few programs whose rows differ by many orders of magnitude.
+    # Presolving would eliminate the free coefficients, which fills a dense matrix: minutes at a thousand columns.
+    # Without it the simplex gives up (status 4) on a few programs whose rows differ by many orders of magnitude.
     for presolve in (False, True):
         options = {
             "primal_feasibility_tolerance": 1e-10,
