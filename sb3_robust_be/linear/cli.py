@@ -77,6 +77,7 @@ def _solutions(
             print(f"{label}: {error}", file=sys.stderr)
             continue
         rows.append(tables.fixed_point_row(problem, label, point, least))
+    progress(1.0)
     return rows
 
 
