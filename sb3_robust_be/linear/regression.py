@@ -249,4 +249,4 @@ def _degenerate_margin(
             least = min(least, -scale * float(result.fun) if result.status == 0 else 0.0)
         if progress is not None:
             progress((j + 1) / leading)
-    return max(least, 0.0)
+    return least if least > 1e-9 * scale else 0.0  # the programs' tolerances

@@ -131,6 +131,8 @@ def test_margins_tell_unique_minima():
     flat = Problem.from_chain(np.zeros((2, 2)), [1.0, -1.0], 0.9, [[1.0], [1.0]], d=[0.5, 0.5])
     for name, options, unique in (("mabe", {}, False), ("mhbe", {"tau": 0.1}, False), ("mhbe", {"tau": 3.0}, True)):
         assert solve(flat, name, **options).unique is unique
+    twice = Problem.from_chain(np.zeros((4, 4)), [1.0, 1.0, -1.0, -1.0], 0.9, np.ones((4, 1)))
+    assert not solve(twice, "mabe").unique  # two kinks of one weight
     tilted = Problem.from_chain(np.zeros((2, 2)), [1.0, -1.0], 0.9, [[1.0], [1.0]], d=[0.6, 0.4])
     point = solve(tilted, "mabe")
     assert point.theta[0] == pytest.approx(1.0)
