@@ -228,7 +228,10 @@ def test_torch_equals_numpy(settings):
 def test_torch_equals_numpy_for_losses_and_conjugates(loss):
     x = np.concatenate([POINTS, [-4.0, 4.0, 1e4, -1e4]])
     for function in (loss.loss, loss.derivative, loss.conjugate, loss.project):
-        np.testing.assert_allclose(function(th.from_numpy(x), TAU).numpy(), function(x, TAU), rtol=1e-14)
+        # Exponentials and logarithms come from two libraries, and log cosh is a difference of terms of size 1.
+        tolerance = 1e-14 if loss.name == "smooth_huber" else 0.0
+        expected = function(x, TAU)
+        np.testing.assert_allclose(function(th.from_numpy(x), TAU).numpy(), expected, rtol=tolerance, atol=tolerance)
 
 
 @EVERY_SETTING

@@ -14,6 +14,7 @@ from sb3_robust_be.experiments.specs import Spec
 from sb3_robust_be.experiments.writer import RunWriter
 from sb3_robust_be.linear import OBJECTIVES, FixedPoint, Problem, solve, tdrc_surface
 from sb3_robust_be.linear.features import widened_basis
+from sb3_robust_be.linear.fixed_points import least_value_errors
 from sb3_robust_be.linear.projected import mhpbe_maximiser
 
 SOLVE = "sb3_robust_be.experiments.linear_runs:solve_objectives"
@@ -72,7 +73,7 @@ def solve_objectives(specs: list[Spec], writers: list[RunWriter], report_progres
     for i, (spec, writer) in enumerate(zip(specs, writers, strict=True)):
         arguments = spec["arguments"]
         problem = _problem(arguments)
-        least = {name: solve(problem, name).value for name in ("msve", "mave")}
+        least = least_value_errors(problem)
         found = {}
         for target in arguments["targets"]:
             basis = (

@@ -12,7 +12,7 @@ from typing import Any
 from sb3_robust_be.linear import tables
 from sb3_robust_be.linear.catalogue import PROBLEMS, get
 from sb3_robust_be.linear.features import widened_basis
-from sb3_robust_be.linear.fixed_points import OBJECTIVES, solve
+from sb3_robust_be.linear.fixed_points import OBJECTIVES, least_value_errors, solve
 from sb3_robust_be.linear.methods import ALGORITHMS, PAPER_ALGORITHMS, algorithm
 from sb3_robust_be.linear.problems import Problem
 from sb3_robust_be.linear.stepsizes import OPTIMIZERS
@@ -45,25 +45,40 @@ def _solve(arguments: argparse.Namespace) -> int:
         taus = arguments.tau if name in OBJECTIVES and OBJECTIVES[name].takes_tau else [None]
         projects = name in OBJECTIVES and OBJECTIVES[name].takes_basis
         runs += [(name, {"tau": tau} | ({"basis": bases[arguments.basis]} if projects else {})) for tau in taus]
-    rows = []
-    for name, settings in runs:
-        label = name if settings["tau"] is None else f"{name}({settings['tau']:g})"
-        if arguments.method == "iterative" and name == "td":
-            print("td is a linear system and not searched for: skipped", file=sys.stderr)
-            continue
-        try:
-            point = solve(problem, name, method=arguments.method, **settings)
-        except ValueError as error:
-            if name != "td":
-                raise
-            print(f"{label}: {error}", file=sys.stderr)
-            continue
-        rows.append(tables.fixed_point_row(problem, label, point))
+    with tables.progress_bar(f"{problem.name}, {len(runs)} objectives") as progress:
+        rows = _solutions(problem, runs, arguments.method, progress)
     if arguments.json:
         print(json.dumps(tables.plain({"problem": problem.name, "options": dict(arguments.option), "solutions": rows})))
     else:
         tables.show_fixed_points(problem, rows)
     return 0
+
+
+def _solutions(
+    problem: Problem, runs: list[tuple[str, dict[str, Any]]], method: str, progress: Callable[[float], None]
+) -> list[tables.Row]:
+    """A row of the table for each of ``runs``, objectives with their settings; what has no solution says so instead."""
+    least, rows = least_value_errors(problem), []
+    for i, (name, settings) in enumerate(runs):
+
+        def shown(fraction: float, done: int = i) -> None:
+            progress((done + fraction) / len(runs))
+
+        label = name if settings["tau"] is None else f"{name}({settings['tau']:g})"
+        shown(0.0)
+        if method == "iterative" and name == "td":
+            print("td is a linear system and not searched for: skipped", file=sys.stderr)
+            continue
+        try:
+            point = solve(problem, name, method=method, progress=shown, **settings)
+        except ValueError as error:
+            if name != "td":
+                raise
+            print(f"{label}: {error}", file=sys.stderr)
+            continue
+        rows.append(tables.fixed_point_row(problem, label, point, least))
+    progress(1.0)
+    return rows
 
 
 def _sweep(arguments: argparse.Namespace) -> int:

@@ -35,6 +35,7 @@ def adam_minimise(
     tolerance: float = 1e-7,
     max_iterations: int = 200_000,
     epsilon: float = 1e-8,
+    progress: Callable[[float], None] | None = None,
 ) -> Descent:
     """Adam on exact gradients, step size ``1/√t``, stopped by the gradient norm at an average of the iterates.
 
@@ -43,6 +44,7 @@ def adam_minimise(
     :param average: Decay of the exponential moving average of iterates, which is the result.
     :param tolerance: Euclidean gradient norm at which to stop.
     :param max_iterations: Not in the paper: it never stops for the absolute loss, whose subgradients stay large.
+    :param progress: Called with the fraction of ``max_iterations`` now and then.
     """
     theta = np.array(theta0, dtype=np.float64)
     averaged = theta.copy()
@@ -56,4 +58,6 @@ def adam_minimise(
         averaged = average * averaged + (1.0 - average) * theta
         if np.linalg.norm(gradient(averaged)) < tolerance:
             return Descent(averaged, t, True)
+        if progress is not None and t % 100 == 0:
+            progress(t / max_iterations)
     return Descent(averaged, max_iterations, False)

@@ -257,15 +257,37 @@ def visitation(P_b: Floats, mu0: Floats) -> Floats:
     """Long-run state frequencies of a chain that restarts from ``mu0`` whenever it ends.
 
     ``m/Σm`` with ``m = (I − P_bᵀ)⁻¹ μ₀``, the expected visits per episode; the stationary law of a chain that never
-    ends.
+    ends. States that are left for ever have exactly zero.
 
     :raises ValueError: If the chain never ends and has more than one stationary law.
     """
-    n = len(P_b)
-    restarting = P_b + np.outer(1.0 - P_b.sum(axis=1), mu0)
-    system = np.vstack([restarting.T - np.eye(n), np.ones(n)])
-    d, _, rank, _ = np.linalg.lstsq(system, np.r_[np.zeros(n), 1.0], rcond=1e-12)
-    if rank < n:
+    from scipy.sparse.csgraph import connected_components
+
+    ending = 1.0 - P_b.sum(axis=1)
+    ending[ending < 1e-12] = 0.0  # rounding of a row that sums to 1
+    restarting = P_b + np.outer(ending, mu0)
+    classes, of_state = connected_components(restarting > 0.0, connection="strong")
+    before, after = (of_state[states] for states in np.nonzero(restarting))
+    closed = np.setdiff1d(np.arange(classes), before[before != after])
+    if len(closed) > 1:
         raise ValueError("d is not given and the behaviour policy has several stationary laws; give d.")
-    d = np.maximum(d, 0.0)
-    return d / d.sum()
+    d = np.zeros(len(P_b))
+    kept = np.flatnonzero(of_state == closed[0])
+    d[kept] = _stationary(restarting[np.ix_(kept, kept)])
+    return d
+
+
+def _stationary(P: Floats) -> Floats:
+    """The stationary law of an irreducible chain, each probability to full relative precision, however small.
+
+    Elimination without subtractions: states are removed one by one, what enters one going on to where it leads.
+    Source: Grassmann, Taksar & Heyman (1985).
+    """
+    P = P.copy()
+    for k in range(len(P) - 1, 0, -1):
+        P[:k, k] /= P[k, :k].sum()
+        P[:k, :k] += np.outer(P[:k, k], P[k, :k])
+    weight = np.ones(len(P))
+    for k in range(1, len(P)):
+        weight[k] = weight[:k] @ P[:k, k]
+    return weight / weight.sum()

@@ -6,7 +6,9 @@ of its optimality and the margin by which it is unique.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,25 +109,26 @@ def _line_search(q: Floats, residual: Floats, d: Floats, tau: float) -> float:
 
 
 def absolute(M: Floats, y: Floats, d: Floats) -> Fit:
-    """Least absolute deviations as a linear program (HiGHS), then polished on the rows it fits exactly."""
-    from scipy.optimize import linprog
+    """Least absolute deviations as a linear program, then polished on the rows it fits exactly."""
+    from scipy import sparse
 
     n, k = M.shape
     # Rows times √d halve the spread of scales between rows and costs; the solver's tolerances are absolute.
     root = np.sqrt(d)
     rows, targets = root[:, None] * M, root * y
     weight, size = float(root.max()), float(np.abs(targets).max()) or 1.0
-    result = linprog(
+    bounds = np.full((k + 2 * n, 2), np.inf)
+    bounds[:k, 0], bounds[k:, 0] = -np.inf, 0.0
+    result = _linear_program(
         np.r_[np.zeros(k), root / weight, root / weight],
-        A_eq=np.hstack([rows, np.eye(n), -np.eye(n)]),
-        b_eq=targets / size,
-        bounds=[(None, None)] * k + [(0.0, None)] * (2 * n),
-        method="highs-ds",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+        sparse.hstack([sparse.csc_array(rows), sparse.eye_array(n), -sparse.eye_array(n)], format="csc"),
+        targets / size,
+        bounds,
     )
     if not result.success:
         raise RuntimeError(f"the linear program of an absolute regression failed: {result.message}")
-    c = _polish(rows, targets, root, size * result.x[:k], size)
+    above, below = result.x[k : k + n], result.x[k + n :]
+    c = _polish(rows, targets, root, size * result.x[:k], np.maximum(above, below) <= 1e-8)
     residual = y - M @ c
     value = float(d @ np.abs(residual))
     multipliers = weight * result.eqlin.marginals
@@ -135,14 +138,40 @@ def absolute(M: Floats, y: Floats, d: Floats) -> Fit:
     return Fit(c, residual, value, certificate, dual.clip(-1.0, 1.0))
 
 
-def _polish(rows: Floats, targets: Floats, root: Floats, c: Floats, size: float) -> Floats:
-    """Solve for the coefficients from the rows with zero residual, to full precision, if that does not cost value."""
-    residual = targets - rows @ c
-    zero = np.abs(residual) <= 1e-8 * size
+def _linear_program(cost: Floats, matrix: Any, target: Floats, bounds: Floats) -> Any:
+    """``min cost·x`` over ``matrix x = target`` within ``bounds`` (rows of low and high), by HiGHS's dual simplex.
+
+    :return: scipy's ``OptimizeResult``.
+    """
+    from scipy.optimize import linprog
+    from scipy.sparse import csc_array
+
+    matrix = csc_array(matrix)
+    # Presolving would eliminate the free coefficients, which fills a dense matrix: minutes at a thousand columns.
+    # Without it the simplex gives up (status 4) on a few programs whose rows differ by many orders of magnitude.
+    for presolve in (False, True):
+        options = {
+            "primal_feasibility_tolerance": 1e-10,
+            "dual_feasibility_tolerance": 1e-10,
+            "presolve": presolve,
+        }
+        result = linprog(cost, A_eq=matrix, b_eq=target, bounds=bounds, method="highs-ds", options=options)
+        if result.status != 4:
+            break
+    return result
+
+
+def _polish(rows: Floats, targets: Floats, root: Floats, c: Floats, zero: NDArray[np.bool_]) -> Floats:
+    """Solve for the coefficients from the rows with ``zero`` residual, to full precision, if that does not cost value.
+
+    The rows are named by the program's own residuals: those of ``c`` are only as small as its tolerance.
+    """
     if not zero.any():
         return c
+    residual = targets - rows @ c
     refined = c + np.linalg.lstsq(rows[zero], residual[zero], rcond=None)[0]
-    worse = root @ np.abs(targets - rows @ refined) > root @ np.abs(residual) + 1e-15 * size
+    rounding = 1e-15 * float(np.abs(targets).max())
+    worse = root @ np.abs(targets - rows @ refined) > root @ np.abs(residual) + rounding
     return c if worse else refined
 
 
@@ -163,28 +192,61 @@ def smooth_margin(M: Floats, d: Floats, active: NDArray[np.bool_], leading: int)
     return 0.0 if smallest <= 1e-10 * largest else smallest**2
 
 
-def absolute_margin(M: Floats, residual: Floats, d: Floats, leading: int, zero: float = 1e-9) -> float:
+def absolute_margin(
+    M: Floats,
+    residual: Floats,
+    d: Floats,
+    leading: int,
+    zero: float = 1e-9,
+    progress: Callable[[float], None] | None = None,
+) -> float:
     """Least one-sided slope of ``Σ d |y − M c|`` away from a minimum, over directions ``p`` with ``max |p_j| = 1``.
 
     ``p`` is measured on the first ``leading`` coefficients, the others following them. Zero: not unique.
-    """
-    from scipy.optimize import linprog
 
-    k = M.shape[1]
-    # As in `absolute`, rows times √d are better scaled; a kink is a row whose residual is zero in rounding.
-    root = np.sqrt(d)
-    rows, size = root[:, None] * M, root * np.abs(residual)
+    Along ``p`` the slope is ``g·p + Σ w |k·p|``: ``g`` from the rows with a residual, ``k`` and ``w`` directions and
+    weights of the rows without one, the kinks.
+    """
+    from scipy.linalg import pinv
+
+    # In rounding, a kink is a row whose residual is zero, and a row of hardly any weight is none.
+    root, lengths = np.sqrt(d), np.linalg.norm(M, axis=1)
+    size, weights = root * np.abs(residual), d * lengths
     kinked = size <= zero * max(1.0, float(size.max()))
-    kinks, m = rows[kinked], int(kinked.sum())
-    slope = -(root * np.sign(residual))[~kinked] @ rows[~kinked]
-    cost = np.r_[slope, root[kinked]]
-    limits = np.block([[kinks, -np.eye(m)], [-kinks, -np.eye(m)]])
+    slope = -(d * np.sign(residual))[~kinked] @ M[~kinked]
+    kinked &= weights > 1e-12 * weights.max()
+    kinks, weights = M[kinked] / lengths[kinked, None], weights[kinked]
+    if smooth_margin(kinks, np.ones(len(kinks)), np.ones(len(kinks), dtype=bool), leading) == 0.0:
+        return 0.0  # a direction without kinks, along which the minimum can only be flat
+    inverse, rank = pinv(kinks, rtol=1e-10, return_rank=True)
+    if rank == len(kinks):
+        # Independent kinks: the slope is least along one that moves a single k·p away from 0.
+        slack = weights - np.abs(slope @ inverse)
+        slack[slack <= 1e-10 * weights] = 0.0
+        reach = np.abs(inverse[:leading]).max(axis=0)
+        return float(np.divide(slack, reach, out=np.full(rank, np.inf), where=reach > 1e-10 * reach.max()).min())
+    return _degenerate_margin(kinks, weights, slope, leading, progress)
+
+
+def _degenerate_margin(
+    kinks: Floats, weights: Floats, slope: Floats, leading: int, progress: Callable[[float], None] | None
+) -> float:
+    """:func:`absolute_margin` at more kinks than coefficients, by two linear programs for each leading coefficient.
+
+    The slopes are those of the support function of the subgradients ``{g + Σ v k, |v| ≤ w}``, and so at least ``t``
+    where these contain ``t`` times every unit vector, of either sign.
+    """
+    scale = float(weights.max())
+    bounds = np.r_[np.c_[-weights, weights] / scale, [[0.0, np.inf]]]
+    cost = np.r_[np.zeros(len(kinks)), -1.0]
     least = np.inf
     for j in range(leading):
         for side in (-1.0, 1.0):
-            bounds = [(-1.0, 1.0)] * leading + [(None, None)] * (k - leading) + [(0.0, None)] * m
-            bounds[j] = (side, side)
-            result = linprog(cost, A_ub=limits, b_ub=np.zeros(2 * m), bounds=bounds, method="highs")
-            # Status 3, unbounded, can only be rounding at a minimum: treat it as no margin.
-            least = min(least, float(result.fun) if result.status == 0 else 0.0)
-    return max(least, 0.0)
+            unit = np.zeros((kinks.shape[1], 1))
+            unit[j] = -side
+            result = _linear_program(cost, np.hstack([kinks.T, unit]), -slope / scale, bounds)
+            # Infeasible can only be rounding at a minimum: treat it as no margin.
+            least = min(least, -scale * float(result.fun) if result.status == 0 else 0.0)
+        if progress is not None:
+            progress((j + 1) / leading)
+    return least if least > 1e-9 * scale else 0.0  # the programs' tolerances

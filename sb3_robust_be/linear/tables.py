@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from sb3_robust_be.linear import objectives
-from sb3_robust_be.linear.fixed_points import FixedPoint, solve
+from sb3_robust_be.linear.fixed_points import OBJECTIVES, FixedPoint
 from sb3_robust_be.linear.problems import Problem
 from sb3_robust_be.linear.sweeps import Settings, SweepResult
 
@@ -32,11 +31,11 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def fixed_point_row(problem: Problem, label: str, point: FixedPoint) -> Row:
-    """A solution with its value errors, relative to the least that the features allow where that is not zero."""
+def fixed_point_row(problem: Problem, label: str, point: FixedPoint, least_errors: Mapping[str, float]) -> Row:
+    """A solution with its value errors, relative to ``least_errors`` where these are not zero."""
     row: Row = {"objective": label, "theta": point.theta, "value": point.value}
-    for name, measure in (("msve", objectives.msve), ("mave", objectives.mave)):
-        error, least = float(measure(problem, point.theta)), solve(problem, name).value
+    for name, least in least_errors.items():
+        error = float(OBJECTIVES[name].value(problem, point.theta))
         row[name] = error
         row[f"{name}_relative"] = error / least if least > 1e-12 else float("nan")
     row |= {"certificate": point.certificate, "margin": point.margin}
@@ -125,7 +124,8 @@ def _print_table(title: str, header: Sequence[str], lines: Sequence[Sequence[str
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
-    """A function that shows a fraction from 0 to 1 on stderr: a rich bar, or a line for each tenth without rich."""
+    """A function that shows a fraction from 0 to 1 on stderr: a rich bar on a terminal, or a line for each tenth
+    without rich."""
     if find_spec("rich") is None:
         shown = 0
 
@@ -140,6 +140,7 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=1.0)
         yield lambda fraction: bar.update(task, completed=fraction)

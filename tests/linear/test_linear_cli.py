@@ -80,6 +80,14 @@ def test_sweep_prints_a_table_and_progress(capsys, monkeypatch, rich):
         assert err.count("\n") <= 10
 
 
+def test_solve_shows_progress_on_stderr(capsys, monkeypatch):
+    monkeypatch.setattr(tables, "find_spec", lambda name: None)
+    assert main(["solve", "HardAlias-2", "--objective", "td", "msbe", "mabe", "mave", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [row["objective"] for row in json.loads(out)["solutions"]] == ["td", "msbe", "mabe", "mave"]
+    assert [line.rsplit(": ", 1)[1] for line in err.splitlines()] == ["20 %", "50 %", "70 %", "100 %"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

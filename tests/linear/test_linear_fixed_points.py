@@ -131,6 +131,8 @@ def test_margins_tell_unique_minima():
     flat = Problem.from_chain(np.zeros((2, 2)), [1.0, -1.0], 0.9, [[1.0], [1.0]], d=[0.5, 0.5])
     for name, options, unique in (("mabe", {}, False), ("mhbe", {"tau": 0.1}, False), ("mhbe", {"tau": 3.0}, True)):
         assert solve(flat, name, **options).unique is unique
+    twice = Problem.from_chain(np.zeros((4, 4)), [1.0, 1.0, -1.0, -1.0], 0.9, np.ones((4, 1)))
+    assert not solve(twice, "mabe").unique  # two kinks of one weight
     tilted = Problem.from_chain(np.zeros((2, 2)), [1.0, -1.0], 0.9, [[1.0], [1.0]], d=[0.6, 0.4])
     point = solve(tilted, "mabe")
     assert point.theta[0] == pytest.approx(1.0)
@@ -147,6 +149,55 @@ def test_absolute_margin_is_the_least_slope(problem, seed):
         direction /= np.abs(direction).max()
         slope = (mabe(problem, point.theta + 1e-7 * direction) - point.value) / 1e-7
         assert slope >= point.margin - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("states", "rewarded"), [(6, 6), (6, 1), (30, 0), (30, 2), (30, 30)])
+def test_the_least_slope_is_met(states, rewarded, seed):
+    """Where few states are rewarded, more states than there are features have no error, each with its own kink."""
+    rng = np.random.default_rng(seed)
+    P, X, d = rng.dirichlet(np.ones(states), size=states), rng.normal(size=(states, 2)), rng.dirichlet(np.ones(states))
+    problem = Problem.from_chain(P, np.arange(states) < rewarded, 0.9, X, d=d)
+    point = solve(problem, "mabe")
+    # With two features the least slope is along some state's kink, where the error of that state stays zero.
+    kinks = np.c_[-problem.A[:, 1], problem.A[:, 0]] / np.abs(problem.A).max(axis=1, keepdims=True)
+    directions = np.concatenate([kinks, -kinks, 2.0 * rng.random((200, 2)) - 1.0])
+    directions /= np.abs(directions).max(axis=1, keepdims=True)
+    slopes = (mabe(problem, point.theta + 1e-7 * directions) - point.value) / 1e-7
+    assert point.margin == pytest.approx(min(slopes), rel=1e-5)
+    assert point.unique
+
+
+def test_many_states():
+    """Tables of values at every state, dense transitions: what grows with a program for each state takes minutes."""
+    rng = np.random.default_rng(0)
+    problem = Problem.from_chain(rng.dirichlet(np.ones(301), size=300)[:, :300], rng.normal(size=300), 0.99)
+    for name in ("mabe", "mave", "mapbe"):
+        point = solve(problem, name)
+        np.testing.assert_allclose(point.theta, problem.v_pi, rtol=1e-9)
+        assert point.unique
+        assert point.certificate < 1e-12
+
+
+def test_unvisited_states_leave_tabular_minimisers_open():
+    P = [[0.5, 0.5, 0.0], [0.5, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    for d, unique in (([0.5, 0.5, 0.0], False), ([0.5, 0.4, 0.1], True)):
+        problem = Problem.from_chain(P, [1.0, 2.0, 3.0], 0.9, d=d)
+        for name in ("msbe", "mabe", "mave"):
+            point = solve(problem, name)
+            assert point.unique is unique, name
+            assert point.value == pytest.approx(0.0, abs=1e-12)
+            np.testing.assert_allclose(point.theta[:2], problem.v_pi[:2], rtol=1e-10)
+
+
+def test_progress_of_what_takes_long():
+    seen = []
+    problem = Problem.from_chain(np.zeros((9, 9)), np.eye(9)[0], 0.9, np.eye(3)[np.arange(9) // 3])
+    solve(problem, "mabe", progress=seen.append)
+    assert seen == pytest.approx([1 / 3, 2 / 3, 1.0])
+    seen.clear()
+    solve(problem, "mabe", method="iterative", max_iterations=1000, progress=seen.append)
+    assert seen == pytest.approx(np.arange(1, 11) / 10)
 
 
 def test_td_without_a_solution():

@@ -39,6 +39,10 @@ def test_weighting_is_the_visitation_of_restarting_episodes(name):
     behaviour = np.einsum("sa,sat->st", problem.b, problem.K[:, :, : problem.n_states])
     visits = np.linalg.solve(np.eye(problem.n_states) - behaviour.T, problem.mu0)
     np.testing.assert_allclose(problem.d, visits / visits.sum(), atol=1e-13)
+    # The balance of every state holds in its own digits, also where it is visited once in 1e49 steps.
+    restarting = behaviour + np.outer((problem.b * problem.K[:, :, -1]).sum(axis=1), problem.mu0)
+    np.testing.assert_allclose(problem.d @ restarting, problem.d, rtol=1e-12)
+    assert problem.d.min() > 0.0
 
 
 def test_hard_alias_1_by_hand():
@@ -130,6 +134,10 @@ def test_from_toy_text():
     np.testing.assert_allclose(problem.v_pi, v, atol=1e-12)
     assert problem.mu0[0] == 1.0
     assert problem.d[15] == 0.0  # nobody acts in the goal
+    for name in ("4x4", "8x8"):
+        env = gymnasium.make("FrozenLake-v1", map_name=name)
+        ends = np.isin(env.unwrapped.desc.ravel(), [b"H", b"G"])
+        np.testing.assert_array_equal(Problem.from_toy_text(env).d == 0.0, ends)
     with pytest.raises(ValueError, match="no transition table"):
         Problem.from_toy_text(gymnasium.make("CartPole-v1"))
 

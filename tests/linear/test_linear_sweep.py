@@ -108,7 +108,9 @@ def test_compiled_projection_is_the_shared_definition(projection, limit):
     for h in grid:
         for delta in grid:
             expected = project(np.float64(h), np.float64(delta), projection, tau, limit)
-            assert kernel(h, delta, tau) == pytest.approx(float(expected), rel=1e-15, abs=1e-300), (h, delta)
+            # Exact but for the tanh, which comes from two libraries.
+            allowed = 1e-14 * abs(expected) if projection == "smooth_huber" else 0.0
+            assert abs(kernel(h, delta, tau) - expected) <= allowed, (h, delta)
 
 
 def test_kernels_are_shared_where_only_numbers_differ():

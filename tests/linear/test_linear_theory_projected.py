@@ -83,9 +83,10 @@ def test_larger_class_of_h_separates_the_minima():
 @given(problem=problems(), seed=seeds, tau=taus)
 def test_projection_onto_all_functions_changes_nothing(problem, seed, tau):
     theta = theta_of(problem, seed)
-    assert mspbe(problem, theta, "all") == pytest.approx(msbe(problem, theta), rel=1e-13)
-    assert mhpbe(problem, theta, tau, "all") == pytest.approx(mhbe(problem, theta, tau), rel=1e-13)
-    assert mapbe(problem, theta, "all") == pytest.approx(mabe(problem, theta), rel=1e-12, abs=1e-13)
+    # By least squares and by a linear program, whose last digits are those of the matrix routines.
+    assert mspbe(problem, theta, "all") == pytest.approx(msbe(problem, theta), rel=1e-11)
+    assert mhpbe(problem, theta, tau, "all") == pytest.approx(mhbe(problem, theta, tau), rel=1e-11)
+    assert mapbe(problem, theta, "all") == pytest.approx(mabe(problem, theta), rel=1e-10, abs=1e-12)
 
 
 # Section 5 and appendix C: the updates' means.
