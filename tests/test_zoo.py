@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -96,7 +97,10 @@ def test_train_writes_monitor_and_tensorboard_files(trained):
 
     folder, _ = trained
     episodes = load_results(str(folder / RUN))
-    assert episodes["l"].tolist() == [1000]
+    # Of 1 010 steps. Whether the goal is reached by chance before the limit of 1 000 is a matter of last digits.
+    (length,) = episodes["l"]
+    assert 10 < length <= 1000
+    assert episodes["r"].tolist() == [-length]
     (events,) = (folder / "logs" / "tensorboard").rglob("events.out.tfevents.*")
     accumulator = EventAccumulator(str(events))
     accumulator.Reload()
@@ -116,7 +120,9 @@ def test_enjoy_plays_the_newest_run(trained, in_tmp_path, monkeypatch, capsys):
     assert cli.main(["enjoy", "--env", ENV_ID, "-n", "1000"]) == 0
     shown = capsys.readouterr().out
     assert f"Loading {RUN}" in shown
-    assert "Episode Length 1000" in shown
+    lengths = [int(length) for length in re.findall(r"Episode Length (\d+)", shown)]
+    assert lengths
+    assert all(10 < length <= 1000 for length in lengths)
 
 
 def test_training_goes_on(trained, in_tmp_path):
