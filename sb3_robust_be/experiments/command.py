@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from sb3_robust_be.experiments.chosen import ALL, command_line, ended, find, find_all, folder, stage_counts
-from sb3_robust_be.experiments.control import check_environments
 from sb3_robust_be.experiments.declared import load_declared, names
+from sb3_robust_be.experiments.environments import check_environments
 from sb3_robust_be.experiments.experiment import SCALES, Results
 from sb3_robust_be.experiments.grids import make_units
 from sb3_robust_be.experiments.options import add_runner_options, exit_code, number_of_jobs, runner_options
