@@ -11,7 +11,6 @@ import pytest
 from matplotlib import image
 
 from sb3_robust_be import cli
-from sb3_robust_be.envs.lockstep import episode_seed
 from sb3_robust_be.evaluation import Interval
 from sb3_robust_be.experiments.compare import command
 from sb3_robust_be.experiments.compare.setup import SELECTION_SEEDS, check_algorithms, look_at, make_specs
@@ -111,47 +110,6 @@ def test_failed_runs_are_reported_and_count(tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert re.search(r"^qrc .* 3 +–$", printed, re.MULTILINE)
     assert "Every run on CartPole-v1 has failed" in printed
-
-
-def test_a_bad_reset_fails_its_seed_alone(tmp_path, capsys):
-    import gymnasium as gym
-
-    gym.register("Lossy-v0", _Lossy)
-    try:
-        arguments = ["--env", "Lossy-v0", "--algos", "qlc,dqn", "--out", str(tmp_path), *SMALL]
-        with pytest.warns(UserWarning, match="1 of 3 members have failed"):
-            assert run(*arguments) == 1
-    finally:
-        gym.registry.pop("Lossy-v0")
-    printed = capsys.readouterr().out
-    reason = r"Seed 2 failed at environment step 15: reset\(\) of its environment failed with RuntimeError: lost \("
-    assert len(re.findall(rf"^(qlc|dqn), seed 2: {reason}", printed, re.MULTILINE)) == 2
-    assert "seed 0" not in printed
-    assert "seed 1" not in printed
-    assert re.search(r"^qlc .* 3 .* 1 ", printed, re.MULTILINE)
-    assert len(list(tmp_path.glob("runs/*/result.json"))) == 4
-    assert len(list(tmp_path.glob("runs/*/failed.json"))) == 2
-
-
-class _Lossy(__import__("gymnasium").Env):
-    """Rewards action 1, and loses the fourth episode of seed 2."""
-
-    def __init__(self):
-        from gymnasium import spaces
-
-        self.observation_space = spaces.Box(-1.0, 1.0, (3,))
-        self.action_space = spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        if seed == episode_seed(2, 3):
-            raise RuntimeError("lost")
-        return np.zeros(3, np.float32), {}
-
-    def step(self, action):
-        self.t += 1
-        return np.full(3, self.t / 5, np.float32), float(action), self.t == 5, False, {}
 
 
 # --- environments ---

@@ -1,17 +1,22 @@
-"""An environment that goes wrong for one seed alone, in a way of one's choice."""
+"""An environment that goes wrong for one seed alone, in a way of one's choice, and populations in it."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from populations import make, member_state
 
 from sb3_robust_be.envs.lockstep import episode_seed
 
 BAD_SEED = 1
 LENGTH = 5
+STEPS = 45
+AT = 4 * LENGTH + 3
+"""The environment step at which the third of the fifth episode is made"""
 
 
 class FaultyEnv(gym.Env):
@@ -87,3 +92,18 @@ class Losing(gym.Env):
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
         self.t += 1
         return self.np_random.uniform(-1, 1, 3).astype(np.float32), float(action), self.t == LENGTH, False, {}
+
+
+def population(fault: str | None = None, algorithm: str = "qrc_huber", **kwargs: Any):
+    """Three members, of which the second is the one that goes wrong."""
+    where = {name: kwargs.pop(name) for name in ("episode", "step") if name in kwargs}
+    return make(algorithm, range(3), FaultyEnv, "MultiInputPolicy", env_kwargs={"fault": fault, **where}, **kwargs)
+
+
+@functools.cache
+def nothing_fails(algorithm="qrc_huber", **kwargs):
+    """What all members become where nothing fails."""
+    healthy = population(None, algorithm, **kwargs).learn(STEPS)
+    assert not healthy.failed.any()
+    assert healthy.failures == [None] * 3
+    return [member_state(healthy, i) for i in range(3)]

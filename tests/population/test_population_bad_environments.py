@@ -7,19 +7,14 @@ import functools
 
 import numpy as np
 import pytest
-from faulty_envs import BAD_SEED, LENGTH, FaultyEnv, Losing
-from gymnasium import spaces
-from populations import CountingEnv, assert_same_member, make, member_state, rows
+from faulty_envs import AT, BAD_SEED, LENGTH, STEPS, FaultyEnv, Losing, nothing_fails, population
+from populations import CountingEnv, assert_same_member, make, member_state
 
 from sb3_robust_be.envs.lockstep import make_lockstep
-from sb3_robust_be.population import Population
 
 pytestmark = pytest.mark.filterwarnings(
     "error", "ignore:.*have failed\\.:UserWarning", "ignore:.*bootstraps from a target network:UserWarning"
 )
-STEPS = 45
-AT = 4 * LENGTH + 3
-"""The environment step at which the third of the fifth episode is made"""
 MEND, WRAP, WRAP_REWARD = "Fix the environment", "TransformObservation", "TransformReward"
 # By fault: what the reason says.
 AT_A_STEP = {
@@ -42,20 +37,6 @@ AT_A_RESET = {
     "cell top": ("reset()", "an observation with 2 under the key 'cell'", MEND),
     "cell missing": ("reset()", "lacks the key 'cell'", MEND),
 }
-
-
-def population(fault=None, algorithm="qrc_huber", seeds=range(3), **kwargs):
-    where = {name: kwargs.pop(name) for name in ("episode", "step") if name in kwargs}
-    return make(algorithm, seeds, FaultyEnv, "MultiInputPolicy", env_kwargs={"fault": fault, **where}, **kwargs)
-
-
-@functools.cache
-def nothing_fails(algorithm="qrc_huber", **kwargs):
-    """What all members become where nothing fails."""
-    healthy = population(None, algorithm, **kwargs).learn(STEPS)
-    assert not healthy.failed.any()
-    assert healthy.failures == [None] * 3
-    return [member_state(healthy, i) for i in range(3)]
 
 
 def assert_the_others_went_on(failed, healthy):
@@ -267,77 +248,6 @@ def test_a_full_disk_is_no_members_fault():
     assert not stopped.failed.any()
 
 
-# --- going on ---
-
-
-@pytest.mark.parametrize("reset", [False, True])
-def test_a_failed_member_stays_failed(reset):
-    failed, healthy = population("place nan").learn(STEPS), population().learn(STEPS)
-    reasons, before = failed.failures, rows(failed)
-    for p in (failed, healthy):
-        p.learn(STEPS, reset_num_timesteps=reset)
-    assert failed.failed_at.tolist() == [-1, AT, -1]
-    assert failed.failures == reasons
-    np.testing.assert_array_equal(rows(failed)[1], before[1])
-    assert failed.returns[1].steps.tolist() == ([] if reset else [5, 10, 15, 20])
-    for i in (0, 2):
-        assert_same_member(member_state(failed, i), member_state(healthy, i))
-
-
-@pytest.mark.parametrize(("fault", "where"), [("exception", {}), ("place nan", {"step": 0}), ("cell top", {})])
-def test_saved_and_loaded(fault, where, tmp_path):
-    """Saved after the failure and before; what is loaded knows why, and goes on bit for bit."""
-    failed = population(fault, **where)
-
-    def save(p):
-        if p.num_timesteps in (10, 30):
-            p.save(tmp_path / str(p.num_timesteps))
-
-    failed.learn(STEPS, callback=save)
-    assert failed.failed.tolist() == [False, True, False]
-    FaultyEnv.calls_after_the_fault = 0
-    for step in (10, 30):
-        loaded = Population.load(tmp_path / str(step))
-        assert loaded.failed.tolist() == [False, step == 30, False]
-        loaded.learn(STEPS - step, reset_num_timesteps=False)
-        assert loaded.failures == failed.failures
-        assert loaded.tracebacks == failed.tracebacks or step == 10
-        assert loaded.failed_at.tolist() == failed.failed_at.tolist()
-        assert loaded.diverged.tolist() == failed.diverged.tolist()
-        for i in range(3):
-            assert_same_member(member_state(loaded, i), member_state(failed, i))
-    assert FaultyEnv.calls_after_the_fault == 0
-
-
-def test_an_episode_that_cannot_be_repeated_costs_one_member(tmp_path):
-    """To go on, environments repeat the episode that was not finished."""
-    population().learn(22).save(tmp_path)
-    loaded = Population.load(tmp_path, env_kwargs={"fault": "exception", "step": 2}).learn(
-        STEPS - 22, reset_num_timesteps=False
-    )
-    assert loaded.failed_at.tolist() == [-1, 22, -1]
-    assert "step() of its environment failed with RuntimeError: lost" in loaded.failures[1]
-    healthy = population().learn(22)
-    healthy.learn(STEPS - 22, reset_num_timesteps=False)
-    for i in (0, 2):
-        assert_same_member(member_state(loaded, i), member_state(healthy, i))
-
-
-def test_a_failed_member_as_a_single_agent():
-    """Its replay buffer ends where its environment failed."""
-    failed = population("exception").learn(STEPS)
-    model = failed[1]
-    assert model.num_timesteps == AT
-    assert model.replay_buffer.size() == AT - 1
-    whole = failed[0].replay_buffer
-    assert whole.size() == STEPS
-    expected = nothing_fails()[1]["replay/rewards"][: AT - 1]
-    np.testing.assert_array_equal(model.replay_buffer.rewards[: AT - 1], expected)
-    assert population("exception", buffer_size=10).learn(STEPS)[1].replay_buffer.size() == 0
-    at_reset = population("exception", step=0).learn(STEPS)[1]
-    assert at_reset.replay_buffer.size() == 20
-
-
 # --- numpy's versions of environments ---
 
 
@@ -361,17 +271,6 @@ def test_a_reset_in_numpys_versions(monkeypatch):
     assert "reset() of its environment failed with RuntimeError: lost" in lost.failures[i]
     for j in set(range(3)) - {i}:
         assert_same_member(member_state(lost, j), member_state(healthy, j))
-
-
-def test_observations_of_integers_are_not_searched_for_nan():
-    """Images are integers, and cost nothing."""
-
-    class Picture(CountingEnv):
-        def __init__(self):
-            super().__init__()
-            self.observation_space = spaces.Box(0, 255, (2,), np.uint8)
-
-    assert not make("qrc", range(2), Picture).learn(30).failed.any()
 
 
 def test_lockstep_environments_say_why_and_show_what_fits():
