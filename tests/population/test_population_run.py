@@ -24,6 +24,13 @@ pytestmark = pytest.mark.filterwarnings(
 SMALL_CNN = {"net_arch": [8], "features_extractor_kwargs": {"features_dim": 8, "n_channels": 3}}
 WITH_IMAGE = spaces.Dict({"image": images(36, 36, 1), "code": spaces.Discrete(3), "two": spaces.MultiDiscrete([2, 3])})
 # By name: algorithm, policy, observations, the network's shape of them, and policy_kwargs.
+INTEGERS = {
+    "discrete": spaces.Discrete(3, start=4),
+    "negative": spaces.Discrete(5, start=-2),
+    "multi_discrete": spaces.MultiDiscrete([2, 4], start=[-1, 3]),
+    "two_dimensions": spaces.MultiDiscrete([[2, 3], [4, 2]], start=[[0, 1], [-5, 2]]),
+    "dict": spaces.Dict({"a": spaces.Discrete(4, start=-3), "b": spaces.MultiDiscrete([[3], [2]], start=[[7], [0]])}),
+}
 OBSERVATIONS = {
     "image": ("qrc", "CnnPolicy", images(6, 5, 3), (3, 6, 5), SMALL_CNN),
     "channels_first": ("sbeed", "CnnPolicy", images(6, 5, 2, channels_last=False), (2, 6, 5), SMALL_CNN),
@@ -35,6 +42,16 @@ OBSERVATIONS = {
     "multi_discrete": ("dqn", "MlpPolicy", spaces.MultiDiscrete([2, 3]), (2,), {"net_arch": [8]}),
     "multi_binary": ("qrc_huber", "MlpPolicy", spaces.MultiBinary(4), (4,), {"net_arch": [8]}),
     "discrete": ("gq_huber", "MlpPolicy", spaces.Discrete(5), (), {"net_arch": [8]}),
+    **{
+        f"integers_{name}": (
+            "qrc_huber",
+            "MultiInputPolicy" if name == "dict" else "MlpPolicy",
+            space,
+            None,
+            {"net_arch": [8]},
+        )
+        for name, space in INTEGERS.items()
+    },
 }
 
 
@@ -58,15 +75,6 @@ def test_observations_reach_the_network_as_a_single_agents_do(name):
         th.testing.assert_close(found[i], q_values(model, raw[i])[0], rtol=1e-5, atol=1e-6)
     model.learn(5, reset_num_timesteps=False)
     assert model._n_updates == 10
-
-
-INTEGERS = {
-    "discrete": spaces.Discrete(3, start=4),
-    "negative": spaces.Discrete(5, start=-2),
-    "multi_discrete": spaces.MultiDiscrete([2, 4], start=[-1, 3]),
-    "two_dimensions": spaces.MultiDiscrete([[2, 3], [4, 2]], start=[[0, 1], [-5, 2]]),
-    "dict": spaces.Dict({"a": spaces.Discrete(4, start=-3), "b": spaces.MultiDiscrete([[3], [2]], start=[[7], [0]])}),
-}
 
 
 def one_hot(space, value):
