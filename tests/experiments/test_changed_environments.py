@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import changing_envs
 import gymnasium as gym
@@ -36,7 +37,8 @@ def folder(tmp_path, monkeypatch):
     """The current one, with an environment."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.setattr(command, "make_plots", lambda *_: ())  # They take longer than the runs.
+    # They take longer than the runs.
+    monkeypatch.setattr(command, "make_plots", lambda *_: (SimpleNamespace(caption="none"),))
     monkeypatch.setattr(command, "stacked_png", lambda _: b"")
     write(tmp_path, SOURCE)
     importlib.invalidate_caches()
