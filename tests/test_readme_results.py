@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from sb3_robust_be.experiments.published import FOLDER, load, published
 
 from sb3_robust_be.experiments.declared import load_declared
-from sb3_robust_be.experiments.published import FOLDER, load, published
 
 README = Path(__file__).parents[1] / "README.md"
 HEADER = ["paper", "judged as", "ours", "95 % interval", "seeds", "verdict"]

@@ -8,11 +8,11 @@ from functools import cache
 import numpy as np
 import pytest
 import yaml
+from sb3_robust_be.experiments.published import FOLDER, load
 
 from sb3_robust_be import zoo
 from sb3_robust_be.experiments.control_grid import cells, finals, selection_scores
 from sb3_robust_be.experiments.declared import load_declared
-from sb3_robust_be.experiments.published import FOLDER, load
 
 SMALL = {
     "cart-pole": "CartPole-v1",

@@ -6,14 +6,26 @@ import argparse
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from sb3_robust_be.experiments.chosen import ALL, command_line, ended, find, find_all, folder, stage_counts
 from sb3_robust_be.experiments.control import check_environments
 from sb3_robust_be.experiments.declared import load_declared, names
-from sb3_robust_be.experiments.experiment import SCALES, Results
+from sb3_robust_be.experiments.experiment import SCALES, distinct_specs, without_rows
+from sb3_robust_be.experiments.find import (
+    ALL,
+    command_line,
+    ended,
+    find,
+    find_all,
+    folder,
+    keep_known,
+    results_in,
+    stage_counts,
+)
 from sb3_robust_be.experiments.grids import make_units
 from sb3_robust_be.experiments.options import add_runner_options, exit_code, number_of_jobs, runner_options
+from sb3_robust_be.experiments.publish import load
 from sb3_robust_be.experiments.report_command import (
     DEFAULT_SCALE,
     add_publish_options,
@@ -22,6 +34,7 @@ from sb3_robust_be.experiments.report_command import (
     run_report,
 )
 from sb3_robust_be.experiments.runner import run_units
+from sb3_robust_be.experiments.specs import run_id
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -45,19 +58,32 @@ def _show(args: argparse.Namespace) -> int:
             print(f"  {item.name}: {getattr(preset, item.name)}")
     else:
         print(f"  {preset!r}")
-    first = next(experiment.stages(preset, Results(folder(args, experiment))))
-    print(f"  runs of the first stage: {len(first)}")
+    runs = experiment.plan(preset, experiment.collect(preset, results_in(folder(args, experiment))))
+    for stage, count in Counter(run.names["stage"] for run in runs).items():
+        print(f"  runs, {stage}: {count}")
     return 0
 
 
 def _run(args: argparse.Namespace) -> int:
     experiment = find(args.name)
-    out = folder(args, experiment)
+    preset, out = experiment.preset(args.scale), folder(args, experiment)
+    if args.source:
+        keep_known(out, load(Path(args.source), experiment.name, args.scale))
+    results = results_in(out)
     failures: list[str] = []
-    for specs in experiment.stages(experiment.preset(args.scale), Results(out)):
+    executed: set[str] = set()
+    while True:
+        rows = experiment.collect(preset, results)
+        here = without_rows(experiment.plan(preset, rows), results.known)
+        specs = [spec for spec in distinct_specs(here) if run_id(spec) not in executed]
+        if not specs:
+            break
+        if not executed:
+            experiment.check(preset)
         check_environments(specs)
         run_units(make_units(specs, number_of_jobs(args)), out, **runner_options(args))
-        failures += [failure["error"] for failure in Results(out).failures(specs) if failure is not None]
+        executed |= {run_id(spec) for spec in specs}
+        failures += [failure["error"] for spec in specs if (failure := results.failure(spec)) is not None]
         if not ended(out, specs):
             print("Other shards have runs left: run the same command again when they have ended, for what is next.")
             return 0
@@ -70,9 +96,9 @@ def _run(args: argparse.Namespace) -> int:
 
 def _status(args: argparse.Namespace) -> int:
     for experiment in find_all(args.name):
-        for stage, counts in enumerate(stage_counts(experiment, args.scale, folder(args, experiment)), 1):
+        for stage, counts in stage_counts(experiment, args.scale, results_in(folder(args, experiment))).items():
             text = ", ".join(f"{n} {state}" for state, n in counts._asdict().items())
-            print(f"{experiment.name}, stage {stage}: {text}")
+            print(f"{experiment.name}, {stage} runs: {text}")
     return 0
 
 
@@ -96,13 +122,19 @@ def _parser() -> argparse.ArgumentParser:
 
     command("list", _list, "the experiments")
     command("show", _show, "claims, readings and size of one")
-    add_runner_options(command("run", _run, "make the runs that are not done"))
+    run = command("run", _run, "make the runs that are not done")
+    run.add_argument(
+        "--from", dest="source", metavar="FOLDER", help="go on from the rows of a table that `publish` wrote there"
+    )
+    add_runner_options(run)
     command("status", _status, "how many runs are done, of NAME or of all")
     add_report_options(
         command("report", run_report, "figures, tables and verdicts; NAME may be `all`, which also makes an index")
     )
     add_publish_options(
-        command("publish", run_publish, "keep what `report --published` needs of finished runs; NAME may be `all`")
+        command(
+            "publish", run_publish, "write the table of the runs that have ended, finished or not; NAME may be `all`"
+        )
     )
     return parser
 

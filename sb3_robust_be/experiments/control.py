@@ -265,7 +265,8 @@ def load_finals(results: Results, specs: Sequence[Spec]) -> np.ndarray:
     :return: The return per step over the last quarter, shape (runs,); NaN for runs that diverged, failed or are not
         done.
     """
-    return np.array([np.nan if result is None else result["final"] for result in results.of(specs)])
+    found = map(results.result, specs)
+    return np.array([np.nan if result is None else result["final"] for result in found])
 
 
 def load_curves(results: Results, specs: Sequence[Spec]) -> np.ndarray:
@@ -275,8 +276,8 @@ def load_curves(results: Results, specs: Sequence[Spec]) -> np.ndarray:
     :return: Learning curves, shape (runs, points); NaN where there is none.
     """
     curves = np.full((len(specs), min(CURVE_POINTS, specs[0]["steps"])), np.nan)
-    for row, spec, result in zip(curves, specs, results.of(specs), strict=True):
-        if result is not None:
+    for row, spec in zip(curves, specs, strict=True):
+        if results.result(spec) is not None:
             row[:] = results.arrays(spec)["curve"]
     return curves
 

@@ -8,11 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sb3_robust_be import report
-from sb3_robust_be.experiments.chosen import ALL, command_line, find, find_all, folder, what_is_left
 from sb3_robust_be.experiments.experiment import Experiment, Results
-from sb3_robust_be.experiments.published import FOLDER, load, published
-from sb3_robust_be.experiments.publishing import publish
-from sb3_robust_be.experiments.reporting import Made, make_report
+from sb3_robust_be.experiments.find import (
+    ALL,
+    collected,
+    command_line,
+    find,
+    find_all,
+    folder,
+    results_in,
+    what_is_left,
+)
+from sb3_robust_be.experiments.publish import FOLDER, load, publish, published
+from sb3_robust_be.experiments.reporting import make_report
 from sb3_robust_be.report import Report
 
 DEFAULT_SCALE = "laptop"
@@ -28,7 +36,7 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--published",
         action="store_true",
-        help="from the published summaries; `all`: of every scale unless one is given",
+        help="from the published tables; `all`: of every scale unless one is given",
     )
     parser.add_argument("--from", dest="source", metavar="FOLDER", help="--published there (default: the package's)")
 
@@ -38,15 +46,6 @@ def add_publish_options(parser: argparse.ArgumentParser) -> None:
     :param parser: Of ``publish``.
     """
     parser.add_argument("--to", metavar="FOLDER", help="(default: published in that of --out)")
-    for what in ("versions", "hardware"):
-        parser.add_argument(
-            f"--{what}",
-            nargs="+",
-            type=_pair,
-            default=[],
-            metavar="NAME=VALUE",
-            help=f"{what} that the runs were made with (default: this machine's)",
-        )
 
 
 def run_report(args: argparse.Namespace) -> int:
@@ -61,12 +60,12 @@ def run_report(args: argparse.Namespace) -> int:
     missing = 0
     written = []
     for experiment in find_all(args.name):
-        if left := what_is_left(experiment, args):
+        rows, open_runs = collected(experiment, args.scale, results_in(folder(args, experiment)))
+        if left := what_is_left(experiment, args, open_runs):
             print(left, file=sys.stderr)
             missing += 1
             continue
-        made = Made(command_line("run", args, experiment))
-        page = make_report(experiment, args.scale, Results(folder(args, experiment)), made)
+        page = make_report(experiment, args.scale, rows, command_line("run", args, experiment))
         _show(page, args.scale, args)
         written.append(page)
     _index(written, args.scale, args)
@@ -76,14 +75,23 @@ def run_report(args: argparse.Namespace) -> int:
 def _report_published(args: argparse.Namespace) -> int:
     source = Path(args.source or FOLDER)
     by_scale: dict[str, list[Report]] = {}
+    missing = 0
     for experiment, scale in _published_ones(source, args):
-        results = load(source, experiment.name, scale)
-        page = make_report(experiment, scale, results, results.made)
+        rows, open_runs = collected(experiment, scale, Results(source, load(source, experiment.name, scale)))
+        run = f"sb3-robust-be experiment run {experiment.name} --scale {scale}"
+        if open_runs:
+            print(
+                f"{experiment.name} is published with {len(open_runs)} runs left: {run} --from {source}",
+                file=sys.stderr,
+            )
+            missing += 1
+            continue
+        page = make_report(experiment, scale, rows, run)
         _show(page, f"{scale}-published", args)
         by_scale.setdefault(scale, []).append(page)
     for scale, pages in by_scale.items():
         _index(pages, f"{scale}-published", args)
-    return 0
+    return int(missing > 0)
 
 
 def _published_ones(source: Path, args: argparse.Namespace) -> Iterator[tuple[Experiment, str]]:
@@ -115,30 +123,19 @@ def _pages(kind: str, args: argparse.Namespace) -> Path:
     return Path(args.out) / f"reports-{kind}"
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as GPU=H200.")
-    return name, value
-
-
 def run_publish(args: argparse.Namespace) -> int:
-    """Publish what the reports read.
+    """Write the tables of the runs that have ended.
 
     :param args: Of a parser with :func:`add_publish_options`.
     :return: 1 if runs are missing.
     """
     missing = 0
     for experiment in find_all(args.name):
-        if left := what_is_left(experiment, args):
+        rows, open_runs = collected(experiment, args.scale, results_in(folder(args, experiment)))
+        if left := what_is_left(experiment, args, open_runs):
             print(left, file=sys.stderr)
             missing += 1
-            continue
-        # Without the folder, which is this machine's.
-        name = experiment.name if args.name == ALL else Path(args.name).name
-        versions, hardware = dict(args.versions) or report.versions(), dict(args.hardware) or report.hardware()
-        made = Made(f"sb3-robust-be experiment run {name} --scale {args.scale}", versions, hardware)
-        to = Path(args.to or Path(args.out) / "published")
-        path = publish(experiment, args.scale, folder(args, experiment), to, made)
-        print(f"{path} ({path.stat().st_size:,} bytes)")
+        if rows:
+            path = publish(experiment.name, args.scale, rows, Path(args.to or Path(args.out) / "published"))
+            print(f"{path} ({path.stat().st_size:,} bytes)")
     return int(missing > 0)

@@ -123,3 +123,8 @@ def load_arrays(out: str | Path, spec: Spec, name: str = "curve") -> dict[str, N
     """
     with np.load(run_directory(out, spec) / f"{name}.npz", allow_pickle=False) as arrays:
         return {key: arrays[key] for key in arrays.files}
+
+
+def load_origins(out: str | Path, specs: Iterable[Spec]) -> list[dict[str, Any]]:
+    """Where and when each run was made, as far as that is known: ``hardware``, ``versions`` and ``date``."""
+    return [read_json(run_directory(out, spec) / "origin.json") or {} for spec in specs]

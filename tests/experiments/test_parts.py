@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from sb3_robust_be.experiments.parts import (
     Noted,
     NotPublishedError,
@@ -14,6 +13,7 @@ from sb3_robust_be.experiments.parts import (
     from_columns,
     to_columns,
 )
+
 from sb3_robust_be.experiments.specs import dumps, loads
 
 

@@ -8,14 +8,14 @@ import shutil
 
 import numpy as np
 import pytest
+from sb3_robust_be.experiments.published import PublishedResults, load, published, to_json, write
+from sb3_robust_be.experiments.publishing import publish, same_figures
+from sb3_robust_be.experiments.recording import RecordingResults
 
 from sb3_robust_be import report
 from sb3_robust_be.evaluation import computed
 from sb3_robust_be.experiments import RunWriter
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Results
-from sb3_robust_be.experiments.published import PublishedResults, load, published, to_json, write
-from sb3_robust_be.experiments.publishing import publish, same_figures
-from sb3_robust_be.experiments.recording import RecordingResults
 from sb3_robust_be.experiments.reporting import Made, make_report
 from sb3_robust_be.experiments.store import prepare
 

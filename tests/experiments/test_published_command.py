@@ -6,12 +6,12 @@ import gzip
 import shutil
 
 import pytest
+from sb3_robust_be.experiments.parts import from_columns
+from sb3_robust_be.experiments.published import FOLDER, load, published
 from test_published import make_runs
 
 from sb3_robust_be import cli, report
 from sb3_robust_be.experiments.declared import load_declared
-from sb3_robust_be.experiments.parts import from_columns
-from sb3_robust_be.experiments.published import FOLDER, load, published
 
 OWN = """
 from test_published import experiment
