@@ -58,7 +58,7 @@ def _show(args: argparse.Namespace) -> int:
             print(f"  {item.name}: {getattr(preset, item.name)}")
     else:
         print(f"  {preset!r}")
-    runs = experiment.plan(preset, experiment.collect(preset, results_in(folder(args, experiment))))
+    runs = experiment.plan(preset, experiment.collect(preset, results_in(folder(args.out, experiment, args.scale))))
     for stage, count in Counter(run.names["stage"] for run in runs).items():
         print(f"  runs, {stage}: {count}")
     return 0
@@ -66,7 +66,7 @@ def _show(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     experiment = find(args.name)
-    preset, out = experiment.preset(args.scale), folder(args, experiment)
+    preset, out = experiment.preset(args.scale), folder(args.out, experiment, args.scale)
     if args.source:
         keep_known(out, load(Path(args.source), experiment.name, args.scale))
     results = results_in(out)
@@ -96,7 +96,9 @@ def _run(args: argparse.Namespace) -> int:
 
 def _status(args: argparse.Namespace) -> int:
     for experiment in find_all(args.name):
-        for stage, counts in stage_counts(experiment, args.scale, results_in(folder(args, experiment))).items():
+        for stage, counts in stage_counts(
+            experiment, args.scale, results_in(folder(args.out, experiment, args.scale))
+        ).items():
             text = ", ".join(f"{n} {state}" for state, n in counts._asdict().items())
             print(f"{experiment.name}, {stage} runs: {text}")
     return 0

@@ -31,9 +31,12 @@ def find_all(name: str) -> list[Experiment]:
     return [load_declared(one) for one in names()] if name == ALL else [find(name)]
 
 
-def folder(args: argparse.Namespace, experiment: Experiment) -> Path:
-    """The folder of its runs."""
-    return Path(args.out) / f"{experiment.name}-{args.scale}"
+def folder(out: str | Path, experiment: Experiment, scale: str) -> Path:
+    """The folder of its runs.
+
+    :param out: Of all experiments.
+    """
+    return Path(out) / f"{experiment.name}-{scale}"
 
 
 def results_in(out: Path) -> Results:
@@ -96,11 +99,3 @@ def stage_counts(experiment: Experiment, scale: str, results: Results) -> dict[s
             left=len(open_runs) - running,
         )
     return found
-
-
-def what_is_left(experiment: Experiment, args: argparse.Namespace, missing: list[Run]) -> str | None:
-    """What to do before a report can be made; ``None`` if every run has ended."""
-    if not missing:
-        return None
-    left = f"{experiment.name} has at least {len(missing)} runs left at scale {args.scale}"
-    return f"{left}: {command_line('run', args, experiment)}"

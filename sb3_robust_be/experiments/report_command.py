@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
-from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from sb3_robust_be import report
-from sb3_robust_be.experiments.experiment import Experiment, Results
+from sb3_robust_be.cores import available_cores
+from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.find import (
     ALL,
     collected,
@@ -17,7 +21,6 @@ from sb3_robust_be.experiments.find import (
     find_all,
     folder,
     results_in,
-    what_is_left,
 )
 from sb3_robust_be.experiments.publish import FOLDER, load, publish, published
 from sb3_robust_be.experiments.reporting import make_report
@@ -48,79 +51,95 @@ def add_publish_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="FOLDER", help="(default: published in that of --out)")
 
 
+class Job(NamedTuple):
+    """A page to be made."""
+
+    name: str
+    """As :func:`~sb3_robust_be.experiments.find.find` takes it"""
+    scale: str
+    source: str | None
+    """A folder of published tables; ``None``: the runs themselves"""
+    out: str
+    """The folder of the experiments"""
+    markdown: bool
+
+
+class Page(NamedTuple):
+    """What became of a job."""
+
+    said: str
+    report: Report | None
+    """For the index, without figures and tables; ``None`` if runs are missing"""
+
+
 def run_report(args: argparse.Namespace) -> int:
     """Make pages, or print Markdown.
 
     :param args: Of a parser with :func:`add_report_options`.
     :return: 1 if runs are missing.
     """
-    if args.published or args.source:
-        return _report_published(args)
-    args.scale = args.scale or DEFAULT_SCALE
-    missing = 0
-    written = []
-    for experiment in find_all(args.name):
-        rows, open_runs = collected(experiment, args.scale, results_in(folder(args, experiment)))
-        if left := what_is_left(experiment, args, open_runs):
-            print(left, file=sys.stderr)
-            missing += 1
-            continue
-        page = make_report(experiment, args.scale, rows, command_line("run", args, experiment))
-        _show(page, args.scale, args)
-        written.append(page)
-    _index(written, args.scale, args)
-    return int(missing > 0)
+    jobs = _jobs(args)
+    pages = _in_processes(jobs) if len(jobs) > 1 else [make_page(job) for job in jobs]
+    for page in pages:
+        print(page.said, file=sys.stderr if page.report is None else sys.stdout)
+    if args.name == ALL and not args.markdown:
+        by_folder: dict[Path, list[Report]] = {}
+        for job, page in zip(jobs, pages, strict=True):
+            if page.report is not None:
+                by_folder.setdefault(_folder(job), []).append(page.report)
+        for where, reports in by_folder.items():
+            print(report.write_index(where, reports))
+    return int(any(page.report is None for page in pages))
 
 
-def _report_published(args: argparse.Namespace) -> int:
-    source = Path(args.source or FOLDER)
-    by_scale: dict[str, list[Report]] = {}
-    missing = 0
-    for experiment, scale in _published_ones(source, args):
-        rows, open_runs = collected(experiment, scale, Results(source, load(source, experiment.name, scale)))
-        run = f"sb3-robust-be experiment run {experiment.name} --scale {scale}"
-        if open_runs:
-            print(
-                f"{experiment.name} is published with {len(open_runs)} runs left: {run} --from {source}",
-                file=sys.stderr,
-            )
-            missing += 1
-            continue
-        page = make_report(experiment, scale, rows, run)
-        _show(page, f"{scale}-published", args)
-        by_scale.setdefault(scale, []).append(page)
-    for scale, pages in by_scale.items():
-        _index(pages, f"{scale}-published", args)
-    return int(missing > 0)
+def make_page(job: Job) -> Page:
+    """
+    :param job: An experiment of which a page is to be made.
+    :return: The page's path or its Markdown, or how many runs are missing.
+    """
+    experiment, scale = find(job.name), job.scale
+    where = job.source or job.out
+    run = f"sb3-robust-be experiment run {job.name} --scale {scale}"
+    if job.source is None:
+        run = f"{run} --out {job.out}"
+        results = results_in(folder(job.out, experiment, scale))
+    else:
+        results = Results(where, load(Path(where), experiment.name, scale))
+    rows, missing = collected(experiment, scale, results)
+    if missing:
+        again = run if job.source is None else f"{run} --from {job.source}"
+        return Page(f"{experiment.name} has at least {len(missing)} runs left at scale {scale}: {again}", None)
+    made = make_report(experiment, scale, rows, run)
+    said = report.markdown(made) if job.markdown else str(report.write(made, _folder(job)))
+    return Page(said, replace(made, plots=(), tables=()))
 
 
-def _published_ones(source: Path, args: argparse.Namespace) -> Iterator[tuple[Experiment, str]]:
-    if args.name != ALL:
-        yield find(args.name), args.scale or DEFAULT_SCALE
-        return
-    there = published(source)
-    found = [
-        (experiment, scale)
-        for experiment in find_all(ALL)
-        for name, scale in there
-        if name == experiment.name and args.scale in (None, scale)
-    ]
-    if not found:
-        raise ValueError(f"{source} has no published experiment{f' at scale {args.scale}' if args.scale else ''}.")
-    yield from found
+def _in_processes(jobs: list[Job]) -> list[Page]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(available_cores(), len(jobs)), mp_context=context) as pool:
+        return list(pool.map(make_page, jobs))
 
 
-def _show(page: Report, kind: str, args: argparse.Namespace) -> None:
-    print(report.markdown(page) if args.markdown else report.write(page, _pages(kind, args)))
+def _jobs(args: argparse.Namespace) -> list[Job]:
+    source = str(args.source or FOLDER) if args.published or args.source else None
+    if source is None or args.name != ALL:
+        named = [one.name for one in find_all(ALL)] if args.name == ALL else [args.name]
+        wanted = [(name, args.scale or DEFAULT_SCALE) for name in named]
+    else:
+        there = published(Path(source))
+        wanted = [
+            (experiment.name, scale)
+            for experiment in find_all(ALL)
+            for name, scale in there
+            if name == experiment.name and args.scale in (None, scale)
+        ]
+        if not wanted:
+            raise ValueError(f"{source} has no published experiment{f' at scale {args.scale}' if args.scale else ''}.")
+    return [Job(name, scale, source, args.out, args.markdown) for name, scale in wanted]
 
 
-def _index(pages: list[Report], kind: str, args: argparse.Namespace) -> None:
-    if args.name == ALL and pages and not args.markdown:
-        print(report.write_index(_pages(kind, args), pages))
-
-
-def _pages(kind: str, args: argparse.Namespace) -> Path:
-    return Path(args.out) / f"reports-{kind}"
+def _folder(job: Job) -> Path:
+    return Path(job.out) / f"reports-{job.scale}{'' if job.source is None else '-published'}"
 
 
 def run_publish(args: argparse.Namespace) -> int:
@@ -131,9 +150,13 @@ def run_publish(args: argparse.Namespace) -> int:
     """
     missing = 0
     for experiment in find_all(args.name):
-        rows, open_runs = collected(experiment, args.scale, results_in(folder(args, experiment)))
-        if left := what_is_left(experiment, args, open_runs):
-            print(left, file=sys.stderr)
+        rows, open_runs = collected(experiment, args.scale, results_in(folder(args.out, experiment, args.scale)))
+        if open_runs:
+            print(
+                f"{experiment.name} has at least {len(open_runs)} runs left at scale {args.scale}: "
+                f"{command_line('run', args, experiment)}",
+                file=sys.stderr,
+            )
             missing += 1
         if rows:
             path = publish(experiment.name, args.scale, rows, Path(args.to or Path(args.out) / "published"))

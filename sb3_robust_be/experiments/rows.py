@@ -10,6 +10,7 @@ that does not exist.
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
 import io
 import json
@@ -70,8 +71,10 @@ def read_rows(path: Path) -> list[Row]:
     data = path.read_bytes()
     try:
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+        # Most cells stand in many rows.
+        value_of = functools.cache(_value)
         names, *cells = csv.reader(io.StringIO(text))
-        return [{name: _value(cell) for name, cell in zip(names, row, strict=True) if cell} for row in cells]
+        return [{name: value_of(cell) for name, cell in zip(names, row, strict=True) if cell} for row in cells]
     except (ValueError, EOFError, OSError, zlib.error, csv.Error) as error:
         raise ValueError(f"{path} is no table of results, or damaged: {error}") from error
 
