@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_rows import made_rows
 from stable_baselines3.common.monitor import load_results as load_monitor
 
 from sb3_robust_be.evaluation import binned_curve, final_performance
@@ -23,14 +24,15 @@ from sb3_robust_be.experiments.control_grid import (
     FIRST_SELECTION_SEED,
     Contender,
     ControlPreset,
-    cells,
+    plan,
+    read,
     selection_scores,
-    stages,
 )
 from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.domains import DOMAINS, own_arguments, shared_arguments
-from sb3_robust_be.experiments.experiment import Results
+from sb3_robust_be.experiments.experiment import REPORTED, SELECTION, Results
 from sb3_robust_be.experiments.grids import make_units, settings_of
+from sb3_robust_be.experiments.rows import key_of
 from sb3_robust_be.experiments.store import run_directory
 from sb3_robust_be.population import Population
 
@@ -66,7 +68,7 @@ def test_a_populations_runs_are_its_members(population_runs):
         np.testing.assert_array_equal(arrays["returns"], episodes.returns)
         np.testing.assert_array_equal(arrays["lengths"], episodes.lengths)
         np.testing.assert_array_equal(curve, binned_curve(episodes.lengths, episodes.returns, 150, 100))
-        (result,) = Results(out).of([spec])
+        result = Results(out).result(spec)
         assert result["final"] == final_performance(episodes.lengths, episodes.returns, 150)
         assert (result["diverged_at"], result["members"]) == (None, 4)
 
@@ -89,7 +91,7 @@ def test_a_diverged_run_is_done_and_has_no_return(tmp_path):
     specs = [tiny(seed=0), tiny(seed=0, arguments={"learning_rate": 1e30})]
     with pytest.warns(UserWarning, match="1 of 2 members"):
         assert run_units([specs], tmp_path, executor="serial", progress=False).done == 2
-    healthy, diverged = Results(tmp_path).of(specs)
+    healthy, diverged = map(Results(tmp_path).result, specs)
     assert healthy["diverged_at"] is None
     assert diverged["diverged_at"] > 20
     assert np.isnan(diverged["final"])
@@ -110,7 +112,7 @@ def test_single_agents(algorithm, tmp_path):
 def test_a_single_dqn_refuses_another_loss(tmp_path):
     spec = tiny("dqn", function=SINGLE, arguments={"huber_threshold": 10.0})
     assert run_units([[spec]], tmp_path, executor="serial", progress=False).failed == 1
-    (failure,) = Results(tmp_path).failures([spec])
+    failure = Results(tmp_path).failure(spec)
     assert "huber_threshold is 10.0" in failure["error"]
 
 
@@ -175,17 +177,6 @@ def test_settings_that_may_differ_share_a_population_and_others_do_not():
 # --- the best settings are chosen on other seeds ---
 
 
-class Made(Results):
-    """Results from a rule instead of runs."""
-
-    def __init__(self, rule):
-        super().__init__("nowhere")
-        self.rule = rule
-
-    def of(self, specs):
-        return [{"final": self.rule(spec)} for spec in specs]
-
-
 PRESET = ControlPreset(
     ("cart-pole", "acrobot"),
     (
@@ -198,14 +189,23 @@ PRESET = ControlPreset(
 )
 
 
+def rows_of(preset, rule):
+    """With this final return for each run's spec."""
+    return made_rows(plan, preset, lambda run: {"final": rule(run.spec), "diverged_at": None})
+
+
 def by_rate(spec):
     """0.2 is the better one on Cart-pole, 0.1 on Acrobot; reported seeds would say the opposite."""
     sign = 1.0 if (spec["env"] == "CartPole-v1") == (spec["seed"] >= FIRST_SELECTION_SEED) else -1.0
     return sign * spec["arguments"]["learning_rate"]
 
 
+def specs_of(preset, rule, stage):
+    return [run.spec for run in plan(preset, rows_of(preset, rule)) if run.names["stage"] == stage]
+
+
 def test_selection_and_reported_seeds_are_disjoint():
-    selection, reported = stages(PRESET, Made(by_rate))
+    selection, reported = (specs_of(PRESET, by_rate, stage) for stage in (SELECTION, REPORTED))
     assert {spec["seed"] for spec in selection} == {10_000, 10_001}
     assert {spec["seed"] for spec in reported} == {0, 1, 2, 3}
     # Nothing is to choose for the second contender.
@@ -213,11 +213,35 @@ def test_selection_and_reported_seeds_are_disjoint():
     assert sum(spec["env"] == "Acrobot-v1" for spec in reported) == 2 * 2
 
 
+def test_reported_runs_are_known_when_all_selection_has_ended():
+    everything = plan(PRESET, rows_of(PRESET, by_rate))
+    selection = plan(PRESET, [])
+    assert {run.names["stage"] for run in selection} == {SELECTION}
+    assert everything[: len(selection)] == selection
+    rows = rows_of(PRESET, by_rate)[: len(selection)]
+    assert plan(PRESET, rows[:-1]) == selection
+    assert plan(PRESET, rows) == everything
+    # A run that failed has ended as well.
+    assert len(plan(PRESET, [*rows[:-1], {**selection[-1].names, "failed": "no luck"}])) == len(everything)
+
+
 def test_the_best_setting_on_the_selection_seeds_is_reported():
-    found = cells(PRESET, Made(by_rate))
-    assert found["cart-pole", "fast"].setting == {"learning_rate": 0.2}
-    assert found["acrobot", "fast"].setting == {"learning_rate": 0.1}
-    assert found["cart-pole", "fixed"].specs[0]["arguments"]["huber_threshold"] == 3.0
+    settings = read(PRESET, rows_of(PRESET, by_rate)).settings
+    assert settings["cart-pole", "fast"] == {"learning_rate": 0.2}
+    assert settings["acrobot", "fast"] == {"learning_rate": 0.1}
+    fixed = [spec for spec in specs_of(PRESET, by_rate, REPORTED) if spec["algorithm"] == "dqn"]
+    assert {spec["arguments"]["huber_threshold"] for spec in fixed} == {3.0}
+
+
+def test_what_is_read_is_by_seed():
+    found = read(PRESET, made_rows(plan, PRESET, lambda run: {"final": 1.0 * run.names["seed"], "auc": -1.0}))
+    assert {name: {label: x.tolist() for label, x in own.items()} for name, own in found.finals.items()} == {
+        "Cart-pole": {"fast": [0.0, 1.0, 2.0, 3.0], "fixed": [0.0, 1.0, 2.0, 3.0]},
+        "Acrobot": {"fast": [0.0, 1.0], "fixed": [0.0, 1.0]},
+    }
+    assert found.areas["Acrobot"]["fixed"].tolist() == [-1.0, -1.0]
+    assert np.isnan(found.curves["Cart-pole"]["fast"]).all()
+    assert found.curves["Cart-pole"]["fast"].shape == (4, 100)
 
 
 def test_one_setting_for_all_domains_goes_by_ranks():
@@ -225,19 +249,19 @@ def test_one_setting_for_all_domains_goes_by_ranks():
         **{**PRESET.__dict__, "one_setting": True, "domains": ("cart-pole", "acrobot", "mountain-car")}
     )
     scale = {"CartPole-v1": 1.0, "Acrobot-v1": -100.0, "RobustBE/MountainCar1000-v0": 1.0}
-    found = cells(shared, Made(lambda spec: scale[spec["env"]] * spec["arguments"]["learning_rate"]))
+    rows = rows_of(shared, lambda spec: scale[spec["env"]] * spec["arguments"]["learning_rate"])
+    settings = read(shared, rows).settings
     # Two of three domains prefer 0.2; by means, Acrobot would decide.
-    assert {found[key, "fast"].setting["learning_rate"] for key in shared.domains} == {0.2}
+    assert {settings[key, "fast"]["learning_rate"] for key in shared.domains} == {0.2}
 
 
 def test_domains_may_have_sizes_of_their_own_and_choose_nothing():
     own = replace(PRESET, steps=0.5, steps_by_domain={"acrobot": 0.1}, selection_seeds_of={"acrobot": 0})
     assert (own.steps_of("cart-pole"), own.steps_of("acrobot")) == (50_000, 10_000)
-    selection, _ = list(stages(own, Made(by_rate)))
-    assert {spec["env"] for spec in selection} == {"CartPole-v1"}
-    found = cells(own, Made(by_rate))
-    assert found["cart-pole", "fast"].setting == {"learning_rate": 0.2}
-    assert found["acrobot", "fast"].setting == {"learning_rate": 0.1}, "the first"
+    assert {spec["env"] for spec in specs_of(own, by_rate, SELECTION)} == {"CartPole-v1"}
+    settings = read(own, rows_of(own, by_rate)).settings
+    assert settings["cart-pole", "fast"] == {"learning_rate": 0.2}
+    assert settings["acrobot", "fast"] == {"learning_rate": 0.1}, "the first"
 
 
 def test_a_diverged_run_spoils_its_setting():
@@ -245,8 +269,9 @@ def test_a_diverged_run_spoils_its_setting():
         rate = spec["arguments"]["learning_rate"]
         return np.nan if rate == 0.2 and spec["seed"] == FIRST_SELECTION_SEED else rate
 
-    scores = selection_scores(PRESET, "cart-pole", PRESET.contenders[0], Made(rule))
-    np.testing.assert_allclose(scores, [0.1, 0.15])  # the lowest of all, 0.1, in place of NaN
+    finals = read(PRESET, rows_of(PRESET, rule)).selection["cart-pole", "fast"]
+    np.testing.assert_array_equal(finals, [[0.1, 0.1], [np.nan, 0.2]])
+    np.testing.assert_allclose(selection_scores(finals), [0.1, 0.15])  # the lowest of all, 0.1, in place of NaN
 
 
 # --- the declared experiments ---
@@ -258,9 +283,14 @@ CONTROL = ("control", "target-networks", "threshold", "saddlepoint", "minatar")
 @pytest.mark.parametrize("name", CONTROL)
 def test_every_preset_declares_runs_that_can_be_told_apart(name, scale):
     preset = load_declared(name).preset(scale)
-    selection_first = next(stages(preset, Made(lambda spec: 0.0)))
-    keys = {json.dumps(spec, sort_keys=True) for spec in selection_first}
-    assert len(keys) == len(selection_first)
+    runs = plan(preset, [])
+    assert len({key_of(run.names, run.names) for run in runs}) == len(runs) > 0
+    # Those that are the same but for their names are made once: a swept threshold has the squared loss at its end.
+    by_spec: dict[str, set[str]] = {}
+    for run in runs:
+        by_spec.setdefault(json.dumps(run.spec, sort_keys=True), set()).add(run.names["contender"])
+    shared = {frozenset(names) for names in by_spec.values() if len(names) > 1}
+    assert shared == ({frozenset({"dqn", "dqn, squared loss"})} if name == "control" and scale != "smoke" else set())
     assert len({contender.label for contender in preset.contenders}) == len(preset.contenders)
 
 
