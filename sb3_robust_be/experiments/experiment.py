@@ -35,7 +35,7 @@ class Run(NamedTuple):
 
     names: Row
     """Its columns in the table of results, as far as they are known before it is made: ``stage``, ``domain``,
-    ``contender``, ``setting``, ``seed``, ``steps``"""
+    ``contender``, ``setting``, ``seed``, ``steps``; text, numbers and mappings, by which its rows are found again"""
     spec: Spec
     """What the runner executes"""
 
@@ -132,6 +132,7 @@ class Experiment:
         :param preset: The experiment's size.
         :param results: Of its runs, as far as they have been made.
         :return: The known rows, then those of the folder. A run that failed has one row, with its error as ``failed``.
+        :raises ValueError: If ``measure`` gives a run another name.
         """
         rows = list(results.known)
         while True:
@@ -149,6 +150,8 @@ class Experiment:
             found = self.measure(run, results)
         else:
             return []
+        if clash := [name for row in found for name in row.keys() & run.names.keys()]:
+            raise ValueError(f"{self.name}'s measure gives {clash[0]!r}, which is among the names of the run already.")
         origin = results.origin(run.spec)
         return [{"experiment": self.name, **run.names, **row, **origin} for row in found]
 

@@ -9,7 +9,7 @@ from sb3_robust_be.experiments.declared import load_declared, names
 from sb3_robust_be.experiments.experiment import Experiment, Results, Run, load_experiment, without_rows
 from sb3_robust_be.experiments.publish import find_table
 from sb3_robust_be.experiments.rows import Row, Rows, read_rows, write_rows
-from sb3_robust_be.experiments.specs import Spec
+from sb3_robust_be.experiments.specs import Spec, dumps
 from sb3_robust_be.experiments.store import Counts, status
 
 ALL = "all"
@@ -46,13 +46,19 @@ def results_in(out: Path) -> Results:
 
 
 def keep_known(out: Path, rows: Rows) -> None:
-    """Go on in a folder from the rows of runs that were made elsewhere.
+    """Go on in a folder from the rows of runs that were made elsewhere. Those that failed there are made again here.
 
     :param out: The folder of an experiment's runs.
     :param rows: Of a published table.
+    :raises ValueError: If the folder goes on from rows already that are not among these.
     """
+    done = [row for row in rows if "failed" not in row]
+    given = {dumps(row, "row") for row in done}
+    lost = [row for row in results_in(out).known if dumps(row, "row") not in given]
+    if lost:
+        raise ValueError(f"{out} goes on from {len(lost)} rows that are not in the table given; give another --out.")
     out.mkdir(parents=True, exist_ok=True)
-    write_rows(out / _KNOWN, rows)
+    write_rows(out / _KNOWN, done)
 
 
 def command_line(verb: str, args: argparse.Namespace, experiment: Experiment) -> str:

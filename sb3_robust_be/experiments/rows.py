@@ -3,8 +3,8 @@
 A table is a CSV file, compressed with gzip where it is large. CSV because Python's own library writes it, every program
 reads it, and two versions of a file can be compared line by line; Parquet would need pyarrow, which is larger than
 all else that this package installs. A cell that is not plain text is JSON: a number (``NaN`` and ``Infinity`` as
-Python writes them), ``true``, a list such as a learning curve, or an object such as a setting. An empty cell is a value
-that does not exist.
+Python writes them), ``true``, a list such as a learning curve, or an object such as a setting. An array of several axes
+is one list, row by row. An empty cell is a value that does not exist.
 """
 
 from __future__ import annotations
@@ -66,30 +66,44 @@ def read_rows(path: Path) -> list[Row]:
     """
     :param path: Of a file that :func:`write_rows` has written.
     :return: Its rows; lists are arrays, and cells without a value are left out.
-    :raises ValueError: If the file is damaged.
+    :raises ValueError: If the file is damaged, or no table.
     """
     data = path.read_bytes()
     try:
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-        # Most cells stand in many rows.
-        value_of = functools.cache(_value)
-        names, *cells = csv.reader(io.StringIO(text))
-        return [{name: value_of(cell) for name, cell in zip(names, row, strict=True) if cell} for row in cells]
+        cells = _parse((gzip.decompress(data) if path.suffix == ".gz" else data).decode())
     except (ValueError, EOFError, OSError, zlib.error, csv.Error) as error:
         raise ValueError(f"{path} is no table of results, or damaged: {error}") from error
+    names, rows = (cells[0], cells[1:]) if cells else ([], [])
+    if not names or any(len(row) != len(names) for row in rows):
+        raise ValueError(f"{path} is no table of results, or damaged: its rows are not all as long as the first.")
+    # Most cells stand in many rows.
+    value_of = functools.cache(_value)
+    return [{name: value_of(cell) for name, cell in zip(names, row, strict=True) if cell} for row in rows]
+
+
+def _parse(text: str) -> list[list[str]]:
+    # A cell may be as long as the table.
+    limit = csv.field_size_limit(len(text) + 1)
+    try:
+        return list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        # Text that looks like another value gets JSON's quotation marks.
-        return value if value and isinstance(_value(value), str) and not value.startswith('"') else json.dumps(value)
-    if isinstance(value, np.ndarray):
-        value = value.ravel().tolist()
-    elif isinstance(value, np.generic):
-        value = value.item()
-    return json.dumps(value, ensure_ascii=False)
+        # Text that looks like another value gets JSON's quotation marks; a carriage return alone would end a row.
+        plain = value and isinstance(_value(value), str) and not value.startswith('"') and "\r" not in value
+        return value if plain else json.dumps(value)
+    return json.dumps(value.ravel() if isinstance(value, np.ndarray) else value, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"a cell holds {value!r}, of type {type(value).__name__}; give text, numbers, lists and mappings.")
 
 
 def _value(cell: str) -> Any:
@@ -97,7 +111,10 @@ def _value(cell: str) -> Any:
         value = json.loads(cell)
     except ValueError:
         return cell
-    return np.array(value) if isinstance(value, list) else value
+    try:
+        return np.array(value) if isinstance(value, list) else value
+    except ValueError:  # Lists of several lengths.
+        return value
 
 
 def rounded(values: Any) -> NDArray[np.float64]:

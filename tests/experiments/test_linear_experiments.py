@@ -107,7 +107,9 @@ def test_solutions_are_the_recorded_ones(tmp_path):
     walk, pair = results = run(
         tmp_path,
         [
-            next(run.spec for run in fixed_points.plan(fixed_points.PRESETS["smoke"], []) if run.names["domain"] == case)
+            next(
+                run.spec for run in fixed_points.plan(fixed_points.PRESETS["smoke"], []) if run.names["domain"] == case
+            )
             for case in ("HardAlias-1", "HardAlias-2")
         ],
     )

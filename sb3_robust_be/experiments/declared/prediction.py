@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sb3_robust_be import report
+from sb3_robust_be.evaluation import Verdict
 from sb3_robust_be.experiments.declared.prediction_claims import (
     SIMILAR,
     SIX,
     Panel,
+    Panels,
     of_errors,
     of_late_absolute_errors,
     td_diverges,
@@ -132,14 +136,25 @@ def errors_before(rows: Rows) -> dict[str, dict[str, float]]:
     return found
 
 
+def judged(
+    panels: Mapping[str, Panels], before: Mapping[str, Mapping[str, float]]
+) -> tuple[list[Verdict], list[dict[str, Any]]]:
+    """
+    :param panels: Of :func:`panels_of`.
+    :param before: Of :func:`errors_before`.
+    :return: Verdicts on the claims, and a row per claim and case that they rest on.
+    """
+    errors, late = of_errors(panels["msve_auc"]), of_late_absolute_errors(panels["mave_late"], before["mave"])
+    return [td_diverges(get("Baird")), *errors.verdicts, *late.verdicts], [*errors.parts, *late.parts]
+
+
 def _analyse(preset: PredictionPreset, rows: Rows) -> Analysis:
     panels, before = panels_of(preset, rows), errors_before(rows)
     if not panels["msve_auc"]:
         return Analysis(notes=["Every problem has failed runs."])
-    findings = (of_errors(panels["msve_auc"]), of_late_absolute_errors(panels["mave_late"], before["mave"]))
-    parts = [row for found in findings for row in found.parts]
+    verdicts, parts = judged(panels, before)
     analysis = Analysis(
-        verdicts=[td_diverges(get("Baird")), *(verdict for found in findings for verdict in found.verdicts)],
+        verdicts=verdicts,
         tables=[report.Table("claims-by-problem", parts, caption="What the verdicts rest on, and other cases.")],
         notes=[
             f"α and η were chosen on {preset.selection_seeds} seeds from 10 000 on; what is reported are "
