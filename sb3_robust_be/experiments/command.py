@@ -70,25 +70,22 @@ def _run(args: argparse.Namespace) -> int:
     if args.source:
         keep_known(out, load(Path(args.source), experiment.name, args.scale))
     results = results_in(out)
-    failures: list[str] = []
-    executed: set[str] = set()
-    while True:
-        rows = experiment.collect(preset, results)
-        here = without_rows(experiment.plan(preset, rows), results.known)
-        specs = [spec for spec in distinct_specs(here) if run_id(spec) not in executed]
-        if not specs:
-            break
-        if not executed:
+    rows = list(results.known)
+    failures: dict[str, str] = {}
+    # From the rows of finished rounds alone: shards then agree on what they share, whenever they are started.
+    while runs := without_rows(experiment.plan(preset, rows), rows):
+        specs = distinct_specs(runs)
+        if len(rows) == len(results.known):
             experiment.check(preset)
         check_environments(specs)
         run_units(make_units(specs, number_of_jobs(args)), out, **runner_options(args))
-        executed |= {run_id(spec) for spec in specs}
-        failures += [failure["error"] for spec in specs if (failure := results.failure(spec)) is not None]
         if not ended(out, specs):
             print("Other shards have runs left: run the same command again when they have ended, for what is next.")
             return 0
+        failures |= {run_id(spec): failure["error"] for spec in specs if (failure := results.failure(spec)) is not None}
+        rows += experiment.rows_of(runs, results)
     print(f"{experiment.name} is complete in {out}.")
-    for error, count in Counter(failures).most_common():
+    for error, count in Counter(failures.values()).most_common():
         print(f"{count} failed: {error}")
     print(f"Next: {command_line('report', args, experiment)}")
     return int(len(failures) > 0)

@@ -132,17 +132,23 @@ class Experiment:
         :param preset: The experiment's size.
         :param results: Of its runs, as far as they have been made.
         :return: The known rows, then those of the folder. A run that failed has one row, with its error as ``failed``.
-        :raises ValueError: If ``measure`` gives a run another name.
+        :raises ValueError: As :meth:`rows_of`.
         """
         rows = list(results.known)
-        while True:
-            runs = without_rows(self.plan(preset, rows), rows)
-            new = [row for run in runs for row in self._rows_of(run, results)]
-            if not new:
-                return rows
+        while new := self.rows_of(without_rows(self.plan(preset, rows), rows), results):
             rows += new
+        return rows
 
-    def _rows_of(self, run: Run, results: Results) -> list[Row]:
+    def rows_of(self, runs: Iterable[Run], results: Results) -> list[Row]:
+        """
+        :param runs: Of a plan.
+        :param results: Of their folder.
+        :return: The rows of those that have ended there.
+        :raises ValueError: If ``measure`` gives no row of a run, or one of the run's own names.
+        """
+        return [row for run in runs for row in self._rows_of_run(run, results)]
+
+    def _rows_of_run(self, run: Run, results: Results) -> list[Row]:
         failure = results.failure(run.spec)
         if failure is not None:
             found: list[Row] = [{"failed": failure["error"]}]
@@ -150,6 +156,8 @@ class Experiment:
             found = self.measure(run, results)
         else:
             return []
+        if not found:
+            raise ValueError(f"{self.name}'s measure gives no row of a run that is done; give at least one.")
         if clash := [name for row in found for name in row.keys() & run.names.keys()]:
             raise ValueError(f"{self.name}'s measure gives {clash[0]!r}, which is among the names of the run already.")
         origin = results.origin(run.spec)

@@ -42,4 +42,4 @@ def test_smoke(name, tmp_path, capsys):
     for table in (report.verdict_table(analysis.verdicts), *analysis.tables):
         assert (beside / f"{table.name}.md").read_text(encoding="utf-8") == table.markdown()
     for plot in analysis.plots:
-        assert (beside / f"{plot.name}.csv").read_text(encoding="utf-8").splitlines() == plot.csv().splitlines()
+        assert (beside / f"{plot.name}.csv").read_bytes() == plot.csv()

@@ -100,9 +100,17 @@ def test_known_rows_come_first_and_their_runs_are_not_looked_for(half, tmp_path)
     assert [row["final"] for row in found] == [row["final"] for row in (*known, *rows[2:])]
 
 
-def test_a_measure_may_not_rename_a_run(half):
-    wrong = replace(EXPERIMENT, measure=lambda run, results: [{"final": 1.0, "seed": 7}])
-    with pytest.raises(ValueError, match="own's measure gives 'seed', which is among the names of the run already"):
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([{"final": 1.0, "seed": 7}], "gives 'seed', which is among the names of the run already"),
+        ([], "gives no row of a run that is done; give at least one"),
+    ],
+)
+def test_rows_by_which_a_run_is_not_found_again_are_refused(rows, says, half):
+    """Such a run would be looked for without an end."""
+    wrong = replace(EXPERIMENT, measure=lambda run, results: rows)
+    with pytest.raises(ValueError, match=f"own's measure {says}"):
         wrong.collect(SEEDS, Results(half))
 
 
