@@ -65,7 +65,7 @@ def write_rows(path: Path, rows: Rows) -> Path:
 def read_rows(path: Path) -> list[Row]:
     """
     :param path: Of a file that :func:`write_rows` has written.
-    :return: Its rows; lists are arrays, and cells without a value are left out.
+    :return: Its rows; lists are arrays that cannot be written to, and cells without a value are left out.
     :raises ValueError: If the file is damaged, or no table.
     """
     data = path.read_bytes()
@@ -111,10 +111,15 @@ def _value(cell: str) -> Any:
         value = json.loads(cell)
     except ValueError:
         return cell
+    if not isinstance(value, list):
+        return value
     try:
-        return np.array(value) if isinstance(value, list) else value
+        array = np.array(value)
     except ValueError:  # Lists of several lengths.
         return value
+    # Rows share it.
+    array.flags.writeable = False
+    return array
 
 
 def rounded(values: Any) -> NDArray[np.float64]:

@@ -80,6 +80,13 @@ def test_lists_come_back_as_arrays(values, tmp_path):
     np.testing.assert_array_equal(round_trip(tmp_path / "table", np.array(values)), np.array(values).ravel())
 
 
+def test_rows_that_share_a_list_cannot_spoil_each_others(tmp_path):
+    first, second = read_rows(write_rows(tmp_path / "table", [{"curve": [1.0, 2.0]}] * 2))
+    with pytest.raises(ValueError, match="read-only"):
+        first["curve"][0] = 9.0
+    assert second["curve"].tolist() == [1.0, 2.0]
+
+
 def test_lists_that_are_no_array_stay_lists(tmp_path):
     assert round_trip(tmp_path / "table", [[1], [2, 3]]) == [[1], [2, 3]]
 
