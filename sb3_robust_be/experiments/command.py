@@ -22,6 +22,7 @@ from sb3_robust_be.experiments.find import (
     keep_known,
     results_in,
     stage_counts,
+    stage_of,
 )
 from sb3_robust_be.experiments.grids import make_units
 from sb3_robust_be.experiments.options import add_runner_options, exit_code, number_of_jobs, runner_options
@@ -59,7 +60,7 @@ def _show(args: argparse.Namespace) -> int:
     else:
         print(f"  {preset!r}")
     runs = experiment.plan(preset, experiment.collect(preset, results_in(folder(args.out, experiment, args.scale))))
-    for stage, count in Counter(run.names["stage"] for run in runs).items():
+    for stage, count in Counter(map(stage_of, runs)).items():
         print(f"  runs, {stage}: {count}")
     return 0
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from sb3_robust_be.experiments.declared import load_declared, names
-from sb3_robust_be.experiments.experiment import Experiment, Results, Run, load_experiment, without_rows
+from sb3_robust_be.experiments.experiment import REPORTED, Experiment, Results, Run, load_experiment, without_rows
 from sb3_robust_be.experiments.publish import find_table
 from sb3_robust_be.experiments.rows import Row, Rows, read_rows, write_rows
 from sb3_robust_be.experiments.specs import Spec, dumps
@@ -85,17 +85,22 @@ def collected(experiment: Experiment, scale: str, results: Results) -> tuple[lis
     return rows, without_rows(experiment.plan(preset, rows), rows)
 
 
+def stage_of(run: Run) -> str:
+    """``"selection"`` or ``"reported"``; a run that does not say is reported."""
+    return str(run.names.get("stage", REPORTED))
+
+
 def stage_counts(experiment: Experiment, scale: str, results: Results) -> dict[str, Counts]:
     """Of the runs that can be known by now, by stage. Contenders that share a run have one each."""
     preset = experiment.preset(scale)
     rows = experiment.collect(preset, results)
     runs = experiment.plan(preset, rows)
     missing = without_rows(runs, rows)
-    failed = without_rows(runs, [row for row in rows if "failed" not in row])
+    unfinished = without_rows(runs, [row for row in rows if "failed" not in row])
     found = {}
-    for stage in dict.fromkeys(run.names["stage"] for run in runs):
+    for stage in dict.fromkeys(map(stage_of, runs)):
         total, open_runs, without_result = (
-            [run for run in of if run.names["stage"] == stage] for of in (runs, missing, failed)
+            [run for run in of if stage_of(run) == stage] for of in (runs, missing, unfinished)
         )
         running = status(results.out, [run.spec for run in open_runs]).running
         found[stage] = Counts(

@@ -37,7 +37,7 @@ from sb3_robust_be.experiments.experiment import Analysis, Experiment, Run
 
 def plan(preset, rows):
     return [
-        Run({"stage": "reported", "seed": seed}, {"function": "runner_functions:square", "seed": seed})
+        Run({"seed": seed}, {"function": "runner_functions:square", "seed": seed})
         for seed in range(preset)
     ]
 
@@ -130,6 +130,9 @@ def test_a_python_file_is_an_experiment(tmp_path, capsys):
     assert "4 runs left" in capsys.readouterr().err
     assert experiment("run", *arguments, *ENGINE) == 0
     assert experiment("report", *arguments) == 0
+    capsys.readouterr()
+    assert experiment("status", *arguments) == 0
+    assert capsys.readouterr().out.strip() == "squares, reported runs: 4 done, 0 failed, 0 running, 0 left"
     assert "sum 14" in (tmp_path / "reports-laptop" / "squares.html").read_text(encoding="utf-8")
 
 
