@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from sb3_robust_be import zoo
-from sb3_robust_be.experiments.control_grid import cells, finals, selection_scores
+from sb3_robust_be.experiments.control_grid import read, selection_scores
 from sb3_robust_be.experiments.declared import load_declared
-from sb3_robust_be.experiments.published import FOLDER, load
+from sb3_robust_be.experiments.publish import FOLDER, load
 
 SMALL = {
     "cart-pole": "CartPole-v1",
@@ -36,19 +36,25 @@ NUMBER = r"(-?[\d.]+) \[-?[\d.]+, -?[\d.]+\]"
 
 
 @cache
-def published_cells(name):
-    preset, results = load_declared(name).preset("laptop"), load(FOLDER, name, "laptop")
-    return preset, results, cells(preset, results), finals(preset, results)
+def published_results(name):
+    preset = load_declared(name).preset("laptop")
+    return read(preset, load(FOLDER, name, "laptop"))
 
 
 def evidence(name, labels):
     """By domain what the selection seeds prefer, arguments of the contender included, and its reported runs."""
-    preset, results, chosen, runs = published_cells(name)
+    results = published_results(name)
+    preset = results.preset
     contenders = [c for c in preset.contenders if labels is None or c.label in labels]
     for key in preset.domains:
-        scores = [selection_scores(preset, key, contender, results).max() for contender in contenders]
-        best = contenders[int(np.argmax(scores))]
-        yield key, {**best.choices, **chosen[key, best.label].setting}, runs[preset.domain(key).name][best.label]
+        best = max(contenders, key=lambda c, own=key: score(results, own, c.label))
+        runs = results.finals[preset.domain(key).name][best.label]
+        yield key, {**best.choices, **results.settings[key, best.label]}, runs
+
+
+def score(results, key, label):
+    """Of a contender's best setting; all are alike where nothing is chosen."""
+    return selection_scores(results.selection[key, label]).max() if (key, label) in results.selection else 0.0
 
 
 def cases():
@@ -64,7 +70,7 @@ def entry_lines(algorithm, env):
     return text.partition(f"\n{env}:")[2].partition("\n\n")[0]
 
 
-@pytest.mark.parametrize(("algorithm", "key", "name"), cases())
+@pytest.mark.parametrize(("algorithm", "key", "name"), list(cases()))
 def test_chosen_settings(algorithm, key, name):
     entry = yaml.safe_load(zoo.config_file(algorithm).read_text(encoding="utf-8"))[SMALL[key]]
     setting, runs = next((s, r) for k, s, r in evidence(name, SOURCES[algorithm][name]) if k == key)
@@ -77,8 +83,7 @@ def test_chosen_settings(algorithm, key, name):
 
 @pytest.mark.parametrize("algorithm", ["qrc", "qrc_huber", "qlc", "dqn"])
 def test_minatar_returns(algorithm):
-    *_, runs = published_cells("minatar-population")
-    for game, own in runs.items():
+    for game, own in published_results("minatar-population").finals.items():
         lines = entry_lines(algorithm, f"MinAtar/{game}-v0")
         found = re.search(rf"# minatar-population: {NUMBER} at 130 000 steps, (\d+) seeds", lines)
         assert found, lines

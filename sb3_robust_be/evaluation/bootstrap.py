@@ -55,12 +55,11 @@ def bootstrap_interval(
     """
     runs = sample("values", values)
     if groups is None:
-        parts = [runs]
-    else:
-        labels = np.asarray(groups)
-        if labels.shape != runs.shape:
-            raise ValueError(f"groups has shape {labels.shape} for values {runs.shape}; give one group per run.")
-        parts = [runs[labels == label] for label in np.unique(labels)]
+        return bootstrap_samples([runs], statistic, rng=rng, level=level, method=method, n_resamples=n_resamples)
+    labels = np.asarray(groups)
+    if labels.shape != runs.shape:
+        raise ValueError(f"groups has shape {labels.shape} for values {runs.shape}; give one group per run.")
+    parts = [runs[labels == label] for label in np.unique(labels)]
 
     def pooled(*resampled: Floats, axis: int) -> Any:
         return statistic(np.concatenate(resampled, axis=axis), axis=axis)

@@ -6,13 +6,26 @@ import argparse
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from sb3_robust_be.experiments.chosen import ALL, command_line, ended, find, find_all, folder, stage_counts
 from sb3_robust_be.experiments.declared import load_declared, names
 from sb3_robust_be.experiments.environments import check_environments
-from sb3_robust_be.experiments.experiment import SCALES, Results
+from sb3_robust_be.experiments.experiment import SCALES, distinct_specs, name_of, without_rows
+from sb3_robust_be.experiments.find import (
+    ALL,
+    command_line,
+    ended,
+    find,
+    find_all,
+    folder,
+    keep_known,
+    results_in,
+    stage_counts,
+    stage_of,
+)
 from sb3_robust_be.experiments.options import RETRY, add_runner_options, execute, exit_code, start_fresh
+from sb3_robust_be.experiments.publish import load
 from sb3_robust_be.experiments.report_command import (
     DEFAULT_SCALE,
     add_publish_options,
@@ -20,6 +33,9 @@ from sb3_robust_be.experiments.report_command import (
     run_publish,
     run_report,
 )
+from sb3_robust_be.experiments.rows import Rows
+
+_SHOWN_FAILURES = 20
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -43,37 +59,60 @@ def _show(args: argparse.Namespace) -> int:
             print(f"  {item.name}: {getattr(preset, item.name)}")
     else:
         print(f"  {preset!r}")
-    first = next(experiment.stages(preset, Results(folder(args, experiment))))
-    print(f"  runs of the first stage: {len(first)}")
+    runs = experiment.plan(preset, experiment.collect(preset, results_in(folder(args.out, experiment, args.scale))))
+    for stage, count in Counter(map(stage_of, runs)).items():
+        print(f"  runs, {stage}: {count}")
     return 0
 
 
 def _run(args: argparse.Namespace) -> int:
     experiment = find(args.name)
-    out = folder(args, experiment)
+    preset, out = experiment.preset(args.scale), folder(args.out, experiment, args.scale)
     start_fresh(args, out)
-    failures: list[str] = []
-    for specs in experiment.stages(experiment.preset(args.scale), Results(out)):
+    if args.source:
+        keep_known(out, load(Path(args.source), experiment.name, args.scale))
+    results = results_in(out)
+    rows, failures = list(results.known), 0
+    # From the rows of finished rounds alone: shards then agree on what they share, whenever they are started.
+    while runs := without_rows(experiment.plan(preset, rows), rows):
+        specs = distinct_specs(runs)
+        if len(rows) == len(results.known):
+            experiment.check(preset)
         check_environments(specs)
         execute(specs, out, args)
-        failures += [failure["error"] for failure in Results(out).failures(specs) if failure is not None]
         if not ended(out, specs):
             print("Other shards have runs left: run the same command again when they have ended, for what is next.")
             return 0
+        found = experiment.rows_of(runs, results)
+        failures += _say_failures(found)
+        rows += found
     print(f"{experiment.name} is complete in {out}.")
-    for error, count in Counter(failures).most_common():
-        print(f"{count} failed: {error}")
     if failures:
         print(RETRY)
     print(f"Next: {command_line('report', args, experiment)}")
-    return int(len(failures) > 0)
+    return int(failures > 0)
+
+
+def _say_failures(rows: Rows) -> int:
+    """Print why runs have failed, each by its own name.
+
+    :return: How many.
+    """
+    failed = [f"{name_of(row)}: {row['failed']}" for row in rows if "failed" in row]
+    for line in failed[:_SHOWN_FAILURES]:
+        print(line)
+    if (more := len(failed) - _SHOWN_FAILURES) > 0:
+        print(f"{more} more runs have failed: the report lists all.")
+    return len(failed)
 
 
 def _status(args: argparse.Namespace) -> int:
     for experiment in find_all(args.name):
-        for stage, counts in enumerate(stage_counts(experiment, args.scale, folder(args, experiment)), 1):
+        for stage, counts in stage_counts(
+            experiment, args.scale, results_in(folder(args.out, experiment, args.scale))
+        ).items():
             text = ", ".join(f"{n} {state}" for state, n in counts._asdict().items())
-            print(f"{experiment.name}, stage {stage}: {text}")
+            print(f"{experiment.name}, {stage} runs: {text}")
     return 0
 
 
@@ -97,13 +136,19 @@ def _parser() -> argparse.ArgumentParser:
 
     command("list", _list, "the experiments")
     command("show", _show, "claims, readings and size of one")
-    add_runner_options(command("run", _run, "make the runs that are not done"))
+    run = command("run", _run, "make the runs that are not done")
+    run.add_argument(
+        "--from", dest="source", metavar="FOLDER", help="go on from the rows of a table that `publish` wrote there"
+    )
+    add_runner_options(run)
     command("status", _status, "how many runs are done, of NAME or of all")
     add_report_options(
         command("report", run_report, "figures, tables and verdicts; NAME may be `all`, which also makes an index")
     )
     add_publish_options(
-        command("publish", run_publish, "keep what `report --published` needs of finished runs; NAME may be `all`")
+        command(
+            "publish", run_publish, "write the table of the runs that have ended, finished or not; NAME may be `all`"
+        )
     )
     return parser
 

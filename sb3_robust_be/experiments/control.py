@@ -15,7 +15,6 @@ import numpy as np
 from sb3_robust_be.evaluation import area_under_curve, binned_curve, final_performance, with_unfinished
 from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.experiments.experiment import Results
-from sb3_robust_be.experiments.parts import NotPublishedError
 from sb3_robust_be.experiments.specs import Spec
 from sb3_robust_be.experiments.writer import RunWriter
 from sb3_robust_be.files import StoreError, write_atomically
@@ -303,7 +302,8 @@ def load_finals(results: Results, specs: Sequence[Spec]) -> np.ndarray:
     :return: The return per step over the last quarter, shape (runs,); NaN for runs that diverged, failed or are not
         done. :func:`load_unfinished` says which of them count an episode that had not ended.
     """
-    return np.array([np.nan if result is None else result["final"] for result in results.of(specs)])
+    found = map(results.result, specs)
+    return np.array([np.nan if result is None else result["final"] for result in found])
 
 
 def load_unfinished(results: Results, specs: Sequence[Spec]) -> np.ndarray:
@@ -313,15 +313,9 @@ def load_unfinished(results: Results, specs: Sequence[Spec]) -> np.ndarray:
     :return: Whether a run's returns count the episode in which it stopped, with its return so far, shape (runs,): then
         they are bounds (:func:`~sb3_robust_be.evaluation.with_unfinished`).
     """
-    return np.array([result is not None and _counts_unfinished(result) for result in results.of(specs)], bool)
-
-
-def _counts_unfinished(result: Mapping[str, Any]) -> bool:
-    try:
-        return bool(result["unfinished"])
-    except (KeyError, NotPublishedError):
-        # Runs of version 0.1 left such episodes out, and have no such entry.
-        return False
+    # Runs of version 0.1 left such episodes out, and have no such entry.
+    found = map(results.result, specs)
+    return np.array([result is not None and result.get("unfinished", False) for result in found], bool)
 
 
 def load_curves(results: Results, specs: Sequence[Spec]) -> np.ndarray:
@@ -332,7 +326,8 @@ def load_curves(results: Results, specs: Sequence[Spec]) -> np.ndarray:
         or are not done, else from the start of an unfinished episode on, unless that counts.
     """
     curves = np.full((len(specs), min(CURVE_POINTS, specs[0]["steps"])), np.nan)
-    for row, spec, result in zip(curves, specs, results.of(specs), strict=True):
+    for row, spec in zip(curves, specs, strict=True):
+        result = results.result(spec)
         if result is not None and result["diverged_at"] is None:
             row[:] = results.arrays(spec)["curve"]
     return curves

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy
 
-from sb3_robust_be.experiments.control import (
-    POPULATION,
-    SINGLE,
-    control_spec,
-    load_curves,
-    load_finals,
-    lowest_for_failed,
-)
+from sb3_robust_be.experiments.control import CURVE_POINTS, POPULATION, SINGLE, control_spec, lowest_for_failed
 from sb3_robust_be.experiments.domains import DOMAINS, Domain, own_arguments, shared_arguments
-from sb3_robust_be.experiments.experiment import Results
+from sb3_robust_be.experiments.experiment import REPORTED, SELECTION, Results, Run
 from sb3_robust_be.experiments.grids import settings_of
-from sb3_robust_be.experiments.specs import Spec, dumps
+from sb3_robust_be.experiments.rows import Row, Rows, key_of, rounded
 
 # Seeds that choose settings are never reported.
 FIRST_SELECTION_SEED = 10_000
@@ -76,7 +69,9 @@ class ControlPreset:
         """Environment steps of a run on a domain."""
         return max(1, round(self.steps_by_domain.get(key, self.steps) * self.domain(key).steps))
 
-    def specs(self, key: str, contender: Contender, setting: Mapping[str, Any], seeds: Sequence[int]) -> list[Spec]:
+    def runs(
+        self, stage: str, key: str, contender: Contender, setting: Mapping[str, Any], seeds: Sequence[int]
+    ) -> list[Run]:
         """One run per seed."""
         domain = self.domain(key)
         arguments = {
@@ -86,26 +81,29 @@ class ControlPreset:
             **contender.choices,
             **setting,
         }
+        names = {"stage": stage, "domain": key, "contender": contender.label, "setting": dict(setting)}
         return [
-            control_spec(
-                contender.algorithm,
-                domain.env,
-                self.steps_of(key),
-                seed,
-                arguments,
-                policy=self.policy,
-                env_kwargs=dict(domain.env_kwargs),
-                gym_packages=domain.gym_packages,
-                compile=self.compile and self.stacked,
-                function=POPULATION if self.stacked else SINGLE,
+            Run(
+                {**names, "seed": seed, "steps": self.steps_of(key)},
+                control_spec(
+                    contender.algorithm,
+                    domain.env,
+                    self.steps_of(key),
+                    seed,
+                    arguments,
+                    policy=self.policy,
+                    env_kwargs=dict(domain.env_kwargs),
+                    gym_packages=domain.gym_packages,
+                    compile=self.compile and self.stacked,
+                    function=POPULATION if self.stacked else SINGLE,
+                ),
             )
             for seed in seeds
         ]
 
-    def selection_specs(self, key: str, contender: Contender) -> dict[str, list[Spec]]:
-        """Runs of each setting on the selection seeds, by the setting as JSON."""
-        seeds = self.selecting_seeds(key)
-        return {dumps(s, "setting"): self.specs(key, contender, s, seeds) for s in settings_of(dict(contender.grid))}
+    def chooses(self, key: str, contender: Contender) -> bool:
+        """Whether a contender chooses among several settings on a domain."""
+        return len(settings_of(contender.grid)) > 1 and len(self.selecting_seeds(key)) > 0
 
     def selecting_seeds(self, key: str) -> range:
         """Seeds that choose settings for a domain."""
@@ -117,96 +115,159 @@ class ControlPreset:
         return range(self.seeds_of.get(key, self.seeds))
 
 
-class Cell(NamedTuple):
-    """A contender on a domain, at its chosen setting."""
-
-    setting: dict[str, Any]
-    specs: list[Spec]
+Runs = dict[str, dict[str, np.ndarray]]
+"""By domain's name and contender's label; the first axis is the seeds"""
 
 
-def stages(preset: ControlPreset, results: Results) -> Iterator[list[Spec]]:
-    """Selection, then the reported runs.
+@dataclass(frozen=True)
+class ControlResults:
+    """What the rows of a control experiment say, by key of a domain and label of a contender."""
+
+    settings: Mapping[tuple[str, str], dict[str, Any]]
+    """The chosen ones"""
+    reported: Mapping[tuple[str, str], list[Row]]
+    """A row per reported seed, empty for a run that has none"""
+    selection: Mapping[tuple[str, str], list[np.ndarray]]
+    """For each setting of a contender that chooses, the final returns of the selection seeds, shape (seeds,); NaN for
+    runs that diverged or failed"""
+    preset: ControlPreset
+
+    @property
+    def finals(self) -> Runs:
+        """Final returns, NaN for runs that diverged or failed; shape (seeds,)."""
+        return self._column("final")
+
+    @property
+    def areas(self) -> Runs:
+        """Areas under the learning curve, likewise."""
+        return self._column("auc")
+
+    @property
+    def curves(self) -> Runs:
+        """Learning curves, shape (seeds, points); NaN where there is none: everywhere for runs that diverged or failed."""
+        found: Runs = {}
+        for (key, label), rows in self.reported.items():
+            nothing = np.full(min(CURVE_POINTS, self.preset.steps_of(key)), np.nan)
+            own = found.setdefault(self.preset.domain(key).name, {})
+            alive = [row if row.get("diverged_at") is None else {} for row in rows]
+            own[label] = np.array([row.get("curve", nothing) for row in alive])
+        return found
+
+    def _column(self, name: str) -> Runs:
+        found: Runs = {}
+        for (key, label), rows in self.reported.items():
+            found.setdefault(self.preset.domain(key).name, {})[label] = _numbers(rows, name)
+        return found
+
+
+def _numbers(rows: Sequence[Row], name: str) -> np.ndarray:
+    return np.array([row.get(name, np.nan) for row in rows], dtype=float)
+
+
+def plan(preset: ControlPreset, rows: Rows) -> list[Run]:
+    """Selection, and once all of that has ended, the reported runs.
 
     :param preset: The experiment's size.
-    :param results: Of the runs so far.
+    :param rows: Of the runs so far.
     """
     selection = [
-        spec
+        run
         for key in preset.domains
         for contender in preset.contenders
-        if len(settings_of(dict(contender.grid))) > 1
-        for specs in preset.selection_specs(key, contender).values()
-        for spec in specs
+        if preset.chooses(key, contender)
+        for setting in settings_of(contender.grid)
+        for run in preset.runs(SELECTION, key, contender, setting, preset.selecting_seeds(key))
     ]
-    if selection:
-        yield _distinct(selection)
-    yield _distinct(spec for cell in cells(preset, results).values() for spec in cell.specs)
+    table = _by_names(rows)
+    if any(_key(run) not in table for run in selection):
+        return selection
+    return selection + [
+        run for runs in _reported_runs(preset, _chosen(preset, _selected(preset, table))) for run in runs
+    ]
 
 
-def _distinct(specs: Iterable[Spec]) -> list[Spec]:
-    """Contenders may share settings, such as DQN with the threshold ∞ and DQN with the squared loss."""
-    return list({dumps(spec, "spec"): spec for spec in specs}.values())
+def measure(run: Run, results: Results) -> list[Row]:
+    """The row of a control run that is done.
+
+    :param run: Of :func:`plan`.
+    :param results: Of its folder.
+    """
+    result = results.result(run.spec)
+    assert result is not None
+    row = {name: result[name] for name in ("final", "diverged_at", "unfinished") if name in result}
+    if run.names["stage"] == REPORTED:
+        row |= {"auc": result["auc"], "curve": rounded(results.arrays(run.spec)["curve"])}
+    return [row]
 
 
-def cells(preset: ControlPreset, results: Results) -> dict[tuple[str, str], Cell]:
+def read(preset: ControlPreset, rows: Rows) -> ControlResults:
     """
     :param preset: The experiment's size.
-    :param results: With all selection runs ended.
-    :return: By domain and contender's label.
+    :param rows: With those of all selection runs.
     """
+    table = _by_names(rows)
+    selection = _selected(preset, table)
+    settings = _chosen(preset, selection)
+    reported = [[table.get(_key(run), {}) for run in runs] for runs in _reported_runs(preset, settings)]
+    return ControlResults(settings, dict(zip(settings, reported, strict=True)), selection, preset)
+
+
+_NAMES = ("stage", "domain", "contender", "setting", "seed", "steps")
+
+
+def _by_names(rows: Rows) -> dict[tuple[Any, ...], Row]:
+    return {key_of(row, _NAMES): row for row in rows}
+
+
+def _key(run: Run) -> tuple[Any, ...]:
+    return key_of(run.names, _NAMES)
+
+
+def _selected(preset: ControlPreset, table: Mapping[tuple[Any, ...], Row]) -> dict[tuple[str, str], list[np.ndarray]]:
     found = {}
     for contender in preset.contenders:
-        scores = {key: selection_scores(preset, key, contender, results) for key in preset.domains}
+        for key in preset.domains:
+            if preset.chooses(key, contender):
+                seeds = preset.selecting_seeds(key)
+                runs = [preset.runs(SELECTION, key, contender, s, seeds) for s in settings_of(contender.grid)]
+                own = [_numbers([table.get(_key(run), {}) for run in of], "final") for of in runs]
+                found[key, contender.label] = own
+    return found
+
+
+def _chosen(
+    preset: ControlPreset, selection: Mapping[tuple[str, str], list[np.ndarray]]
+) -> dict[tuple[str, str], dict[str, Any]]:
+    found = {}
+    for contender in preset.contenders:
+        settings = settings_of(contender.grid)
+        scores = {
+            key: selection_scores(selection[key, contender.label])
+            if preset.chooses(key, contender)
+            else np.zeros(len(settings))
+            for key in preset.domains
+        }
         for key in preset.domains:
             # Between domains of different units it is ranks that can be added up.
             votes = [scipy.stats.rankdata(own) for own in scores.values()] if preset.one_setting else [scores[key]]
-            best = int(np.argmax(np.sum(votes, axis=0)))
-            setting = settings_of(dict(contender.grid))[best]
-            specs = preset.specs(key, contender, setting, preset.reported_seeds(key))
-            found[key, contender.label] = Cell(setting, specs)
+            found[key, contender.label] = settings[int(np.argmax(np.sum(votes, axis=0)))]
     return found
 
 
-def selection_scores(preset: ControlPreset, key: str, contender: Contender, results: Results) -> np.ndarray:
+def _reported_runs(preset: ControlPreset, settings: Mapping[tuple[str, str], dict[str, Any]]) -> list[list[Run]]:
+    contenders = {contender.label: contender for contender in preset.contenders}
+    return [
+        preset.runs(REPORTED, key, contenders[label], setting, preset.reported_seeds(key))
+        for (key, label), setting in settings.items()
+    ]
+
+
+def selection_scores(finals: Sequence[np.ndarray]) -> np.ndarray:
     """Mean return per step over the last quarter of each setting on the selection seeds; a run that diverged counts as
     the lowest of them all.
 
-    :param preset: The experiment's size.
-    :param key: Of a domain.
-    :param contender: One of the preset's.
-    :param results: With all its selection runs ended.
-    :return: Shape (settings,), in the order of :func:`~sb3_robust_be.experiments.grids.settings_of`.
+    :param finals: For each setting, shape (seeds,); NaN for runs that diverged or failed.
+    :return: Shape (settings,).
     """
-    selection = preset.selection_specs(key, contender)
-    if len(selection) == 1 or not any(selection.values()):
-        return np.zeros(len(selection))
-    runs = {s: load_finals(results, specs) for s, specs in selection.items()}
-    return np.array([own.mean() for own in lowest_for_failed(runs).values()])
-
-
-def finals(preset: ControlPreset, results: Results) -> dict[str, dict[str, np.ndarray]]:
-    """Final returns by domain's name and label, NaN for runs that diverged or failed."""
-    return _of_cells(preset, results, load_finals)
-
-
-def areas(preset: ControlPreset, results: Results) -> dict[str, dict[str, np.ndarray]]:
-    """Areas under the learning curve by domain's name and label, NaN for runs that diverged or failed."""
-    return _of_cells(preset, results, _load_areas)
-
-
-def curves(preset: ControlPreset, results: Results) -> dict[str, dict[str, np.ndarray]]:
-    """Learning curves by domain's name and label."""
-    return _of_cells(preset, results, load_curves)
-
-
-def _of_cells(
-    preset: ControlPreset, results: Results, load: Callable[[Results, Sequence[Spec]], np.ndarray]
-) -> dict[str, dict[str, np.ndarray]]:
-    found: dict[str, dict[str, np.ndarray]] = {}
-    for (key, label), cell in cells(preset, results).items():
-        found.setdefault(preset.domain(key).name, {})[label] = load(results, cell.specs)
-    return found
-
-
-def _load_areas(results: Results, specs: Sequence[Spec]) -> np.ndarray:
-    return np.array([np.nan if result is None else result["auc"] for result in results.of(specs)])
+    ranked = lowest_for_failed({str(i): own for i, own in enumerate(finals)})
+    return np.array([own.mean() for own in ranked.values()])

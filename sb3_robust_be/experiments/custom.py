@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sb3_robust_be.evaluation import greater
 from sb3_robust_be.experiments.control import lowest_for_failed, make_agent
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, finals, stages
+from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, measure, plan, read
 from sb3_robust_be.experiments.declared.control_report import control_analysis, holm_adjusted
 from sb3_robust_be.experiments.domains import Domain
-from sb3_robust_be.experiments.experiment import SCALES, Analysis, Experiment, Results
+from sb3_robust_be.experiments.experiment import REPORTED, SCALES, Analysis, Experiment
 from sb3_robust_be.experiments.grids import settings_of
-from sb3_robust_be.experiments.specs import Spec
+from sb3_robust_be.experiments.rows import Rows
 from sb3_robust_be.messages import first_line
 
 KEYS = {
@@ -60,11 +59,6 @@ def from_yaml(path: Path) -> Experiment:
     _check(path, data)
     preset = _preset(data)
 
-    def checked_stages(preset: ControlPreset, results: Results) -> Iterator[list[Spec]]:
-        if not (results.out / "runs").exists():
-            _check_agents(preset)
-        yield from stages(preset, results)
-
     return Experiment(
         # Not to share a folder with a declared one of the same name.
         name=f"own-{path.stem}",
@@ -72,8 +66,10 @@ def from_yaml(path: Path) -> Experiment:
         summary=f"{', '.join(data['algorithms'])} on {data['env']}",
         claims=(),
         presets=dict.fromkeys(SCALES, preset),
-        stages=checked_stages,
+        plan=plan,
+        measure=measure,
         analyse=_analyse,
+        check=_check_agents,
     )
 
 
@@ -138,18 +134,19 @@ def _contender(label: str, own: dict[str, Any]) -> Contender:
 def _check_agents(preset: ControlPreset) -> None:
     """Make one agent of each contender: mistakes come to light before the work, once and not per run."""
     for contender in preset.contenders:
-        for setting in settings_of(dict(contender.grid)):
-            (spec,) = preset.specs("own", contender, setting, [0])
+        for setting in settings_of(contender.grid):
+            (run,) = preset.runs(REPORTED, "own", contender, setting, [0])
             try:
-                make_agent(spec)
+                make_agent(run.spec)
             except Exception as error:
                 reason = first_line(error)
                 raise ValueError(f"{contender.label} with {setting} cannot be made: {reason}") from error
 
 
-def _analyse(preset: ControlPreset, results: Results) -> Analysis:
-    analysis = control_analysis(preset, results)
-    for domain, scores in finals(preset, results).items():
+def _analyse(preset: ControlPreset, rows: Rows) -> Analysis:
+    results = read(preset, rows)
+    analysis = control_analysis(results)
+    for domain, scores in results.finals.items():
         runs = lowest_for_failed(scores)
         order = [label for _, label in sorted(((own.mean(), label) for label, own in runs.items()), reverse=True)]
         pairs = [

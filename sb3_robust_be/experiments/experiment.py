@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from sb3_robust_be.evaluation import Verdict
-from sb3_robust_be.experiments.specs import Spec
-from sb3_robust_be.experiments.store import load_arrays, load_failures, load_results
+from sb3_robust_be.experiments.rows import Row, Rows, key_of
+from sb3_robust_be.experiments.specs import Spec, run_id
+from sb3_robust_be.experiments.store import load_arrays, load_failures, load_origin, load_results
+from sb3_robust_be.report.environment import HARDWARE
 
 ScaleName = Literal["smoke", "laptop", "paper"]
 SCALES: tuple[ScaleName, ...] = ("smoke", "laptop", "paper")
+
+SELECTION, REPORTED = "selection", "reported"
+"""The stages of an experiment: runs that choose settings, and those that are reported"""
 
 
 class Reading(NamedTuple):
@@ -26,47 +31,47 @@ class Reading(NamedTuple):
     why: str
 
 
-class Results:
-    """The finished runs in a folder.
+class Run(NamedTuple):
+    """A run under the names by which tables know it."""
 
-    What it returns is to be read, by key, and not to be changed: that of a published summary has only the entries that
-    the report read when it was published.
+    names: Row
+    """Its columns in the table of results, as far as they are known before it is made: ``stage``, ``domain``,
+    ``contender``, ``setting``, ``seed``, ``steps``; text, numbers and mappings, by which its rows are found again"""
+    spec: Spec
+    """What the runner executes"""
+
+
+class Results:
+    """The ended runs in a folder, and rows that are known from elsewhere.
 
     :param out: The folder.
+    :param known: Rows of runs that need not be made, such as those of a published table.
     """
 
-    def __init__(self, out: str | Path) -> None:
+    def __init__(self, out: str | Path, known: Rows = ()) -> None:
         self.out = Path(out)
+        self.known = list(known)
 
-    def of(self, specs: Sequence[Spec]) -> list[dict[str, Any] | None]:
-        """Each run's result; ``None`` for one that is not done."""
-        return load_results(self.out, specs)
+    def result(self, spec: Spec) -> dict[str, Any] | None:
+        """What a run has found; ``None`` if it is not done."""
+        return load_results(self.out, [spec])[0]
+
+    def failure(self, spec: Spec) -> dict[str, Any] | None:
+        """How a run has failed; ``None`` if it has not."""
+        return load_failures(self.out, [spec])[0]
 
     def arrays(self, spec: Spec, name: str = "curve") -> dict[str, Any]:
         """The arrays of a finished run."""
         return load_arrays(self.out, spec, name)
 
-    def reduced(
-        self,
-        spec: Spec,
-        name: str,
-        label: str,
-        reduce: Callable[[Mapping[str, Any]], dict[str, Any]],
-        exact: bool = True,
-    ) -> dict[str, Any]:
-        """What an analysis needs of arrays that are too large to be published.
-
-        :param spec: Of a finished run.
-        :param name: Of its file of arrays.
-        :param label: Of the reduction, which is published under it.
-        :param reduce: From the file's arrays to smaller ones.
-        :param exact: Whether they are published to the last digit, or rounded as arrays are.
-        """
-        return reduce(self.arrays(spec, name))
-
-    def failures(self, specs: Sequence[Spec]) -> list[dict[str, Any] | None]:
-        """Each run's failure; ``None`` for one that has not failed."""
-        return load_failures(self.out, specs)
+    def origin(self, spec: Spec) -> dict[str, Any]:
+        """Where and when an ended run was made, as far as that is known: ``hardware``, ``versions`` and ``date``."""
+        noted, date = load_origin(self.out, spec)
+        facts = {name: f"{name}: {value}" for name, value in noted.items()}
+        hardware = "; ".join(fact for name, fact in facts.items() if name in HARDWARE)
+        versions = "; ".join(fact for name, fact in facts.items() if name not in HARDWARE)
+        found = {"hardware": hardware, "versions": versions, "date": date}
+        return {column: value for column, value in found.items() if value}
 
 
 @dataclass
@@ -81,22 +86,30 @@ class Analysis:
     notes: list[str] = field(default_factory=list)
 
 
-Stages = Callable[[Any, Results], Iterator[list[Spec]]]
-Analyse = Callable[[Any, Results], Analysis]
+Plan = Callable[[Any, Rows], list[Run]]
+Measure = Callable[[Run, Results], list[Row]]
+Analyse = Callable[[Any, Rows], Analysis]
+
+
+def _nothing_to_check(preset: Any) -> None:
+    pass
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One of the paper's experiments, or a user's own.
+    """One of the paper's experiments, or a user's own: functions around a table of rows.
 
     :param name: In commands.
     :param figure: Where the paper has it.
     :param summary: One sentence.
     :param claims: The paper's, in words.
-    :param presets: The sizes by name; of any type that ``stages`` and ``analyse`` take.
-    :param stages: ``(preset, results) -> `` lists of runs; a list may depend on the results of those before it.
-    :param analyse: ``(preset, results) -> `` what the report shows, from finished runs alone.
+    :param presets: The sizes by name; of any type that ``plan`` and ``analyse`` take.
+    :param plan: ``(preset, rows) -> `` all runs that can be known from the rows that there are. Runs that depend on the
+        rows of others, such as those at a chosen setting, are left out until these are there.
+    :param measure: ``(run, results) -> `` the rows of a run that is done, without the run's own names: mostly one.
+    :param analyse: ``(preset, rows) -> `` what the report shows, from the rows alone.
     :param readings: Where the paper leaves a choice.
+    :param check: ``(preset) -> None``, called before the first run: raises ``ValueError`` for what could not be run.
     """
 
     name: str
@@ -104,9 +117,11 @@ class Experiment:
     summary: str
     claims: tuple[str, ...]
     presets: Mapping[str, Any]
-    stages: Stages
+    plan: Plan
+    measure: Measure
     analyse: Analyse
     readings: tuple[Reading, ...] = ()
+    check: Callable[[Any], None] = _nothing_to_check
 
     def preset(self, scale: str) -> Any:
         """
@@ -116,6 +131,75 @@ class Experiment:
         if scale not in self.presets:
             raise ValueError(f"scale is {scale!r}; {self.name} has {', '.join(self.presets)}.")
         return self.presets[scale]
+
+    def collect(self, preset: Any, results: Results) -> list[Row]:
+        """The table of an experiment: a row, or several, for each run that has ended.
+
+        :param preset: The experiment's size.
+        :param results: Of its runs, as far as they have been made.
+        :return: The known rows, then those of the folder. A run that failed has one row, with its error as ``failed``.
+        :raises ValueError: As :meth:`rows_of`.
+        """
+        rows = list(results.known)
+        while new := self.rows_of(without_rows(self.plan(preset, rows), rows), results):
+            rows += new
+        return rows
+
+    def rows_of(self, runs: Iterable[Run], results: Results) -> list[Row]:
+        """
+        :param runs: Of a plan.
+        :param results: Of their folder.
+        :return: The rows of those that have ended there.
+        :raises ValueError: If ``measure`` gives no row of a run, or one of the run's own names.
+        """
+        return [row for run in runs for row in self._rows_of_run(run, results)]
+
+    def _rows_of_run(self, run: Run, results: Results) -> list[Row]:
+        failure = results.failure(run.spec)
+        if failure is not None:
+            found: list[Row] = [{"failed": failure["error"]}]
+        elif results.result(run.spec) is not None:
+            found = self.measure(run, results)
+        else:
+            return []
+        if not found:
+            raise ValueError(f"{self.name}'s measure gives no row of a run that is done; give at least one.")
+        if clash := [name for row in found for name in row.keys() & run.names.keys()]:
+            raise ValueError(f"{self.name}'s measure gives {clash[0]!r}, which is among the names of the run already.")
+        origin = results.origin(run.spec)
+        return [{"experiment": self.name, **run.names, **row, **origin} for row in found]
+
+
+def without_rows(runs: Iterable[Run], rows: Rows) -> list[Run]:
+    """
+    :param runs: Of a plan.
+    :param rows: Of a table.
+    :return: The runs that are still to be made: no row has all of their names.
+    """
+    seen: dict[tuple[str, ...], set[tuple[Any, ...]]] = {}
+    missing = []
+    for run in runs:
+        columns = tuple(run.names)
+        if columns not in seen:
+            seen[columns] = {key_of(row, columns) for row in rows}
+        if key_of(run.names, columns) not in seen[columns]:
+            missing.append(run)
+    return missing
+
+
+def name_of(row: Row) -> str:
+    """
+    :param row: Of a table, or the names of a run.
+    :return: Enough to find the run by: its domain, contender, stage and seed.
+    """
+    seed = f"seed {row['seed']}" if "seed" in row else ""
+    return ", ".join(filter(None, [row.get("domain", ""), row.get("contender", ""), row.get("stage", ""), seed]))
+
+
+def distinct_specs(runs: Iterable[Run]) -> list[Spec]:
+    """What is to be executed for these runs: contenders may share runs, such as DQN with the threshold ∞ and DQN with
+    the squared loss."""
+    return list({run_id(run.spec): run.spec for run in runs}.values())
 
 
 def load_experiment(path: Path) -> Experiment:

@@ -36,7 +36,9 @@ def fingerprints_of(specs: Iterable[Spec]) -> dict[str, Fingerprint]:
     :return: By the run's id. Versions of torch, Stable-Baselines3 and numpy and the hardware change digits as well, but
         an upgrade is no other experiment: they are noted and not compared.
     """
-    noted = report.versions() | report.hardware()
+    specs = list(specs)
+    # Without an environment there is no network either, and no need of torch.
+    noted = report.versions() | report.hardware() | (_gpu() if any("env" in spec for spec in specs) else {})
     by_environment: dict[str, Fingerprint] = {}
     found = {}
     for spec in specs:
@@ -46,6 +48,12 @@ def fingerprints_of(specs: Iterable[Spec]) -> dict[str, Fingerprint]:
             by_environment[key] = Fingerprint({_OWN: __version__, **environment}, noted)
         found[run_id(spec)] = by_environment[key]
     return found
+
+
+def _gpu() -> dict[str, str]:
+    import torch as th
+
+    return {"GPU": th.cuda.get_device_name()} if th.cuda.is_available() else {}
 
 
 def environment_fingerprint(spec: Spec) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sb3_robust_be.experiments.control import POPULATION
@@ -15,7 +15,7 @@ STACKED = (POPULATION, "sb3_robust_be.experiments.cliff_maps:train")
 NARROW, LARGEST_NARROW_UNIT, LARGEST_UNIT = 32, 100, 32
 
 
-def settings_of(grid: dict[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def settings_of(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """
     :param grid: Values of each argument.
     :return: The arguments of every combination.

@@ -5,6 +5,7 @@ The reported seeds and those that choose step sizes are different ones; both go 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_robust_be.experiments.experiment import Results
+from sb3_robust_be.experiments.experiment import Results, Run
 from sb3_robust_be.experiments.linear_problems import Case, build
+from sb3_robust_be.experiments.rows import Row, Rows, rounded
 from sb3_robust_be.experiments.specs import Spec, dumps, loads
 from sb3_robust_be.experiments.writer import RunWriter
 from sb3_robust_be.linear import OBJECTIVES, Problem, Settings
@@ -26,6 +28,8 @@ FIRST_SELECTION_SEED = 10_000
 METRICS: tuple[str, ...] = ("msve", "mave")
 MEASURES: tuple[str, ...] = ("auc", "late")
 """Means of the metric over the run, and over its last quarter"""
+SHOWN = ("msve_auc", "mave_late")
+"""Those of which figures show the errors at every step size"""
 
 ReportProgress = Callable[[float], None]
 Floats = NDArray[np.float64]
@@ -114,36 +118,22 @@ class Sensitivity:
     """An algorithm on a problem by one measure: step sizes chosen on the selection seeds, errors of the others.
 
     :param alphas: Step sizes.
-    :param etas: For each of them the ratio chosen, shape (alphas,).
-    :param chosen: Index of the step size chosen.
+    :param chosen: Index of the one chosen.
+    :param eta: The ratio chosen there.
     :param score: Mean error at the step sizes chosen, on the selection seeds.
     :param best: Errors at the step sizes chosen, shape (seeds,).
     :param width: How many step sizes, of ratio 2, have an error of at most twice the mean at those chosen, shape
         (seeds,).
-    :param load_errors: Gives :attr:`errors`. They are most of the data, and most measures do without.
+    :param errors: At the ratio chosen for each step size, shape (alphas, seeds); infinite for a run that diverged.
     """
 
     alphas: tuple[float, ...]
-    etas: Floats
     chosen: int
+    eta: float
     score: float
     best: Floats
     width: Floats
-    load_errors: Callable[[], Floats]
-
-    @classmethod
-    def of(cls, alphas: Sequence[float], etas: Floats, errors: Floats, chosen: int, score: float) -> Sensitivity:
-        """From the errors."""
-        best = errors[chosen]
-        finite = best[np.isfinite(best)]
-        limit = 2.0 * finite.mean() if finite.size else -np.inf
-        width = (errors <= limit).sum(axis=0).astype(np.float64)
-        return cls(tuple(alphas), etas, chosen, score, best, width, lambda: errors)
-
-    @property
-    def errors(self) -> Floats:
-        """At the ratio chosen for each step size, shape (alphas, seeds); infinite for a run that diverged."""
-        return self.load_errors()
+    errors: Floats
 
 
 def choose(spec: Spec, arrays: Mapping[str, Floats], measure: str) -> Sensitivity:
@@ -155,42 +145,72 @@ def choose(spec: Spec, arrays: Mapping[str, Floats], measure: str) -> Sensitivit
         rules a setting out.
     """
     arguments: dict[str, Any] = spec["arguments"]
-    errors, reported = arrays[measure], len(arguments["seeds"])
-    selection = errors[:, :, reported:].mean(axis=2)
+    every, reported = arrays[measure], len(arguments["seeds"])
+    selection = every[:, :, reported:].mean(axis=2)
     eta = selection.argmin(axis=1)
     rows = np.arange(len(eta))
     scores = selection[rows, eta]
-    return Sensitivity.of(
-        arguments["alphas"],
-        np.asarray(arguments["etas"])[eta],
-        errors[rows, eta, :reported],
-        int(scores.argmin()),
-        float(scores.min()),
-    )
-
-
-def load_sensitivity(results: Results, spec: Spec, measure: str) -> Sensitivity:
-    """:func:`choose` for a finished run, reading no more of it than is used.
-
-    :param results: Of the runs.
-    :param spec: Of :func:`sweep_spec`.
-    :param measure: As for :func:`choose`.
-    """
-
-    def chosen(arrays: Mapping[str, Floats]) -> dict[str, Any]:
-        found = choose(spec, arrays, measure)
-        return {name: np.asarray(getattr(found, name)) for name in ("etas", "chosen", "score", "best", "width")}
-
-    def errors(arrays: Mapping[str, Floats]) -> dict[str, Any]:
-        return {"errors": choose(spec, arrays, measure).errors}
-
-    one = results.reduced(spec, "errors", f"{measure}, chosen", chosen)
+    chosen = int(scores.argmin())
+    errors = every[rows, eta, :reported]
     return Sensitivity(
-        tuple(spec["arguments"]["alphas"]),
-        one["etas"],
-        int(one["chosen"]),
-        float(one["score"]),
-        one["best"],
-        one["width"],
-        lambda: np.asarray(results.reduced(spec, "errors", f"{measure}, all", errors, exact=False)["errors"]),
+        tuple(arguments["alphas"]),
+        chosen,
+        float(arguments["etas"][eta[chosen]]),
+        float(scores[chosen]),
+        errors[chosen],
+        width_of(errors, chosen),
+        errors,
     )
+
+
+def width_of(errors: Floats, chosen: int) -> Floats:
+    """
+    :param errors: Shape (alphas, seeds).
+    :param chosen: Index of a step size.
+    :return: How many step sizes have an error of at most twice the mean of the finite ones there, shape (seeds,).
+    """
+    best = errors[chosen]
+    finite = best[np.isfinite(best)]
+    limit = 2.0 * finite.mean() if finite.size else -np.inf
+    return np.asarray((errors <= limit).sum(axis=0), dtype=np.float64)
+
+
+def measure(run: Run, results: Results) -> list[Row]:
+    """The rows of a sweep that is done: one per measure and reported seed.
+
+    ``error`` is that at the chosen ``step_size`` and ``ratio``, ``errors`` those at all step sizes, each at its best
+    ratio, for the measures of which a figure shows them; ``before`` is the error before learning.
+
+    :param run: With a spec of :func:`sweep_spec`.
+    :param results: Of its folder.
+    """
+    result = results.result(run.spec)
+    assert result is not None
+    arrays = results.arrays(run.spec, "errors")
+    rows = []
+    for metric, part in itertools.product(METRICS, MEASURES):
+        name = f"{metric}_{part}"
+        found = choose(run.spec, arrays, name)
+        for i, seed in enumerate(run.spec["arguments"]["seeds"]):
+            row: Row = {"measure": name, "seed": seed, "step_size": found.alphas[found.chosen], "ratio": found.eta}
+            row |= {"selection_score": found.score, "before": result["before"][metric]}
+            row |= {"error": found.best[i], "width": found.width[i]}
+            if name in SHOWN:
+                row["errors"] = rounded(found.errors[:, i])
+            rows.append(row)
+    return rows
+
+
+def read_sensitivity(alphas: Sequence[float], rows: Rows) -> Sensitivity:
+    """
+    :param alphas: Step sizes of the sweep.
+    :param rows: Of one run by one measure, see :func:`measure`.
+    :return: The same as :func:`choose` found, but for the last digits of its ``errors``.
+    """
+    own = sorted(rows, key=lambda row: int(row["seed"]))
+    best, width = (np.array([row[name] for row in own], dtype=np.float64) for name in ("error", "width"))
+    nothing = np.full(len(alphas), np.nan)
+    errors = np.array([row.get("errors", nothing) for row in own]).T
+    first = own[0]
+    chosen = list(alphas).index(first["step_size"])
+    return Sensitivity(tuple(alphas), chosen, first["ratio"], first["selection_score"], best, width, errors)

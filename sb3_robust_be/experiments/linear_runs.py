@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sb3_robust_be.experiments.experiment import Results, Run
 from sb3_robust_be.experiments.linear_problems import Case, build
+from sb3_robust_be.experiments.rows import Row
 from sb3_robust_be.experiments.specs import Spec
 from sb3_robust_be.experiments.writer import RunWriter
 from sb3_robust_be.linear import OBJECTIVES, FixedPoint, Problem, solve, tdrc_surface
@@ -66,6 +68,24 @@ def surface_spec(
     grid = {"centre": centre, "half_width": half_width, "points": points}
     arguments = {**case.as_json(), "targets": [target.as_json() for target in targets], "grid": grid}
     return {"function": SURFACES, "steps": 0, "arguments": arguments}
+
+
+def measure(run: Run, results: Results) -> list[Row]:
+    """The rows of a run that is done: one per target, whose label is the row's ``contender``.
+
+    :param run: With a spec of :func:`solve_spec` or :func:`surface_spec`.
+    :param results: Of its folder.
+    """
+    result = results.result(run.spec)
+    assert result is not None
+    labels = [target["label"] for target in run.spec["arguments"]["targets"]]
+    if run.spec["function"] == SOLVE:
+        return [{"contender": label, **result["points"][label]} for label in labels]
+    arrays = results.arrays(run.spec, "surfaces")
+    return [
+        {"contender": label, "theta": arrays["theta"], "values": values}
+        for label, values in zip(labels, arrays["values"], strict=True)
+    ]
 
 
 def solve_objectives(specs: list[Spec], writers: list[RunWriter], report_progress: ReportProgress) -> None:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
-from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from sb3_robust_be import report
-from sb3_robust_be.experiments.chosen import ALL, command_line, find, find_all, folder, what_is_left
-from sb3_robust_be.experiments.experiment import Experiment, Results
-from sb3_robust_be.experiments.published import FOLDER, load, published
-from sb3_robust_be.experiments.publishing import publish
-from sb3_robust_be.experiments.reporting import Made, make_report
+from sb3_robust_be.cores import available_cores
+from sb3_robust_be.experiments.experiment import Results
+from sb3_robust_be.experiments.find import (
+    ALL,
+    collected,
+    command_line,
+    find,
+    find_all,
+    folder,
+    results_in,
+)
+from sb3_robust_be.experiments.publish import FOLDER, load, publish, published
+from sb3_robust_be.experiments.reporting import make_report
 from sb3_robust_be.report import Report
 
 DEFAULT_SCALE = "laptop"
@@ -28,7 +39,7 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--published",
         action="store_true",
-        help="from the published summaries; `all`: of every scale unless one is given",
+        help="from the published tables; `all`: of every scale unless one is given",
     )
     parser.add_argument("--from", dest="source", metavar="FOLDER", help="--published there (default: the package's)")
 
@@ -38,15 +49,27 @@ def add_publish_options(parser: argparse.ArgumentParser) -> None:
     :param parser: Of ``publish``.
     """
     parser.add_argument("--to", metavar="FOLDER", help="(default: published in that of --out)")
-    for what in ("versions", "hardware"):
-        parser.add_argument(
-            f"--{what}",
-            nargs="+",
-            type=_pair,
-            default=[],
-            metavar="NAME=VALUE",
-            help=f"{what} that the runs were made with (default: this machine's)",
-        )
+
+
+class Job(NamedTuple):
+    """A page to be made."""
+
+    name: str
+    """As :func:`~sb3_robust_be.experiments.find.find` takes it"""
+    scale: str
+    source: str | None
+    """A folder of published tables; ``None``: the runs themselves"""
+    out: str
+    """The folder of the experiments"""
+    markdown: bool
+
+
+class Page(NamedTuple):
+    """What became of a job."""
+
+    said: str
+    report: Report | None
+    """For the index, without figures and tables; ``None`` if runs are missing"""
 
 
 def run_report(args: argparse.Namespace) -> int:
@@ -55,90 +78,87 @@ def run_report(args: argparse.Namespace) -> int:
     :param args: Of a parser with :func:`add_report_options`.
     :return: 1 if runs are missing.
     """
-    if args.published or args.source:
-        return _report_published(args)
-    args.scale = args.scale or DEFAULT_SCALE
-    missing = 0
-    written = []
-    for experiment in find_all(args.name):
-        if left := what_is_left(experiment, args):
-            print(left, file=sys.stderr)
-            missing += 1
-            continue
-        made = Made(command_line("run", args, experiment))
-        page = make_report(experiment, args.scale, Results(folder(args, experiment)), made)
-        _show(page, args.scale, args)
-        written.append(page)
-    _index(written, args.scale, args)
-    return int(missing > 0)
+    jobs = _jobs(args)
+    pages = _in_processes(jobs) if len(jobs) > 1 else [make_page(job) for job in jobs]
+    for page in pages:
+        print(page.said, file=sys.stderr if page.report is None else sys.stdout)
+    if args.name == ALL and not args.markdown:
+        by_folder: dict[Path, list[Report]] = {}
+        for job, page in zip(jobs, pages, strict=True):
+            if page.report is not None:
+                by_folder.setdefault(_folder(job), []).append(page.report)
+        for where, reports in by_folder.items():
+            print(report.write_index(where, reports))
+    return int(any(page.report is None for page in pages))
 
 
-def _report_published(args: argparse.Namespace) -> int:
-    source = Path(args.source or FOLDER)
-    by_scale: dict[str, list[Report]] = {}
-    for experiment, scale in _published_ones(source, args):
-        results = load(source, experiment.name, scale)
-        page = make_report(experiment, scale, results, results.made)
-        _show(page, f"{scale}-published", args)
-        by_scale.setdefault(scale, []).append(page)
-    for scale, pages in by_scale.items():
-        _index(pages, f"{scale}-published", args)
-    return 0
+def make_page(job: Job) -> Page:
+    """
+    :param job: An experiment of which a page is to be made.
+    :return: The page's path or its Markdown, or how many runs are missing.
+    """
+    experiment, scale = find(job.name), job.scale
+    where = job.source or job.out
+    run = f"sb3-robust-be experiment run {job.name} --scale {scale}"
+    if job.source is None:
+        run = f"{run} --out {job.out}"
+        results = results_in(folder(job.out, experiment, scale))
+    else:
+        results = Results(where, load(Path(where), experiment.name, scale))
+    rows, missing = collected(experiment, scale, results)
+    if missing:
+        again = run if job.source is None else f"{run} --from {job.source}"
+        return Page(f"{experiment.name} has at least {len(missing)} runs left at scale {scale}: {again}", None)
+    made = make_report(experiment, scale, rows, run)
+    said = report.markdown(made) if job.markdown else str(report.write(made, _folder(job)))
+    return Page(said, replace(made, plots=(), tables=()))
 
 
-def _published_ones(source: Path, args: argparse.Namespace) -> Iterator[tuple[Experiment, str]]:
-    if args.name != ALL:
-        yield find(args.name), args.scale or DEFAULT_SCALE
-        return
-    there = published(source)
-    found = [
-        (experiment, scale)
-        for experiment in find_all(ALL)
-        for name, scale in there
-        if name == experiment.name and args.scale in (None, scale)
-    ]
-    if not found:
-        raise ValueError(f"{source} has no published experiment{f' at scale {args.scale}' if args.scale else ''}.")
-    yield from found
+def _in_processes(jobs: list[Job]) -> list[Page]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(available_cores(), len(jobs)), mp_context=context) as pool:
+        return list(pool.map(make_page, jobs))
 
 
-def _show(page: Report, kind: str, args: argparse.Namespace) -> None:
-    print(report.markdown(page) if args.markdown else report.write(page, _pages(kind, args)))
+def _jobs(args: argparse.Namespace) -> list[Job]:
+    source = str(args.source or FOLDER) if args.published or args.source else None
+    if source is None or args.name != ALL:
+        named = [one.name for one in find_all(ALL)] if args.name == ALL else [args.name]
+        wanted = [(name, args.scale or DEFAULT_SCALE) for name in named]
+    else:
+        there = published(Path(source))
+        wanted = [
+            (experiment.name, scale)
+            for experiment in find_all(ALL)
+            for name, scale in there
+            if name == experiment.name and args.scale in (None, scale)
+        ]
+        if not wanted:
+            raise ValueError(f"{source} has no published experiment{f' at scale {args.scale}' if args.scale else ''}.")
+    return [Job(name, scale, source, args.out, args.markdown) for name, scale in wanted]
 
 
-def _index(pages: list[Report], kind: str, args: argparse.Namespace) -> None:
-    if args.name == ALL and pages and not args.markdown:
-        print(report.write_index(_pages(kind, args), pages))
-
-
-def _pages(kind: str, args: argparse.Namespace) -> Path:
-    return Path(args.out) / f"reports-{kind}"
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as GPU=H200.")
-    return name, value
+def _folder(job: Job) -> Path:
+    return Path(job.out) / f"reports-{job.scale}{'' if job.source is None else '-published'}"
 
 
 def run_publish(args: argparse.Namespace) -> int:
-    """Publish what the reports read.
+    """Write the tables of the runs that have ended.
 
     :param args: Of a parser with :func:`add_publish_options`.
     :return: 1 if runs are missing.
     """
     missing = 0
     for experiment in find_all(args.name):
-        if left := what_is_left(experiment, args):
-            print(left, file=sys.stderr)
+        rows, open_runs = collected(experiment, args.scale, results_in(folder(args.out, experiment, args.scale)))
+        if open_runs:
+            print(
+                f"{experiment.name} has at least {len(open_runs)} runs left at scale {args.scale}: "
+                f"{command_line('run', args, experiment)}",
+                file=sys.stderr,
+            )
             missing += 1
-            continue
-        # Without the folder, which is this machine's.
-        name = experiment.name if args.name == ALL else Path(args.name).name
-        versions, hardware = dict(args.versions) or report.versions(), dict(args.hardware) or report.hardware()
-        made = Made(f"sb3-robust-be experiment run {name} --scale {args.scale}", versions, hardware)
-        to = Path(args.to or Path(args.out) / "published")
-        path = publish(experiment, args.scale, folder(args, experiment), to, made)
-        print(f"{path} ({path.stat().st_size:,} bytes)")
+        if rows:
+            path = publish(experiment.name, args.scale, rows, Path(args.to or Path(args.out) / "published"))
+            print(f"{path} ({path.stat().st_size:,} bytes)")
     return int(missing > 0)

@@ -1,48 +1,21 @@
-"""From an experiment's finished runs to its page."""
+"""From an experiment's rows to its page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-from sb3_robust_be import report
-from sb3_robust_be.experiments.experiment import Experiment, Results
-from sb3_robust_be.experiments.specs import Spec, run_id
+from sb3_robust_be.experiments.experiment import Experiment, name_of
+from sb3_robust_be.experiments.rows import Rows
 from sb3_robust_be.report import Report
 
 
-@dataclass(frozen=True)
-class Made:
-    """How an experiment's runs were made.
-
-    :param command: That makes them.
-    :param versions: By package.
-    :param hardware: By part.
-    :param note: Where they come from, if not from a folder of runs.
+def make_report(experiment: Experiment, scale: str, rows: Rows, command: str) -> Report:
     """
-
-    command: str
-    versions: Mapping[str, str] = field(default_factory=report.versions)
-    hardware: Mapping[str, str] = field(default_factory=report.hardware)
-    note: str = ""
-
-
-def make_report(experiment: Experiment, scale: str, results: Results, made: Made) -> Report:
-    """
-    :param experiment: All of whose runs have ended.
+    :param experiment: Of the rows.
     :param scale: Of its presets.
-    :param results: Of its runs.
-    :param made: How they were made.
+    :param rows: Of all its runs.
+    :param command: That makes the runs.
     :return: What its page shows.
     """
-    preset = experiment.preset(scale)
-    analysis = experiment.analyse(preset, results)
-    specs = [spec for stage in experiment.stages(preset, results) for spec in stage]
-    failures = [
-        (_name(spec), failure["error"])
-        for spec, failure in zip(specs, results.failures(specs), strict=True)
-        if failure is not None
-    ]
+    analysis = experiment.analyse(experiment.preset(scale), rows)
     notes = [f"{r.question} {' / '.join(r.readings)}. Here: {r.default}, {r.why}" for r in experiment.readings]
     return Report(
         title=f"{experiment.summary} ({experiment.figure})",
@@ -50,15 +23,31 @@ def make_report(experiment: Experiment, scale: str, results: Results, made: Made
         verdicts=analysis.verdicts,
         plots=analysis.plots,
         tables=analysis.tables,
-        failures=failures,
-        command=made.command,
-        versions=made.versions,
-        hardware=made.hardware,
-        notes=[*([made.note] if made.note else []), *analysis.notes, *notes],
+        failures=[(name_of(row), row["failed"]) for row in rows if "failed" in row],
+        command=command,
+        versions=_facts(rows, "versions"),
+        hardware=_facts(rows, "hardware"),
+        notes=[*analysis.notes, *_dates(rows), *notes],
     )
 
 
-def _name(spec: Spec) -> str:
-    """Enough to find a run by."""
-    parts = [str(spec.get("algorithm", spec["function"])), str(spec.get("env", "")), f"seed {spec.get('seed', '–')}"]
-    return f"{', '.join(filter(None, parts))} ({run_id(spec)})"
+def _facts(rows: Rows, column: str) -> dict[str, str]:
+    """``name: value; …`` of all rows as a mapping; several values where runs were made with several."""
+    found: dict[str, list[str]] = {}
+    for text in dict.fromkeys(row.get(column, "") for row in rows):
+        for fact in filter(None, text.split("; ")):
+            name, _, value = fact.partition(": ")
+            if value not in found.setdefault(name, []):
+                found[name].append(value)
+    return {name: " / ".join(values) for name, values in found.items()}
+
+
+def _dates(rows: Rows) -> list[str]:
+    dates = sorted({row["date"] for row in rows if "date" in row})
+    if not dates:
+        return []
+    return [
+        f"The runs were made on {dates[0]}."
+        if len(dates) == 1
+        else f"The runs were made from {dates[0]} to {dates[-1]}."
+    ]

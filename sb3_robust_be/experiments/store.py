@@ -8,6 +8,7 @@ and atomically: its presence means done.
 
 from __future__ import annotations
 
+import datetime
 import os
 import time
 import uuid
@@ -124,3 +125,12 @@ def load_arrays(out: str | Path, spec: Spec, name: str = "curve") -> dict[str, N
     """
     with np.load(run_directory(out, spec) / f"{name}.npz", allow_pickle=False) as arrays:
         return {key: arrays[key] for key in arrays.files}
+
+
+def load_origin(out: str | Path, spec: Spec) -> tuple[dict[str, str], str]:
+    """What was noted when a run was started, and the date of that day, ``YYYY-MM-DD``; empty where it is not known."""
+    directory = run_directory(out, spec)
+    noted = (read_json(directory / FINGERPRINT) or {}).get("noted", {})
+    started = read_json(directory / STARTED)
+    date = datetime.date.fromtimestamp(started["time"]).isoformat() if started else ""
+    return noted, date

@@ -22,6 +22,10 @@ PACKAGES: tuple[str, ...] = (
 )
 
 
+#: The names in :func:`hardware`, and ``GPU``, which is for the caller to add.
+HARDWARE = ("processor", "cores", "memory", "system", "GPU")
+
+
 def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     """Python's version and those of the packages that are installed, without importing one."""
     found = {"Python": platform.python_version()}

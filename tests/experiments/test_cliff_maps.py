@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from made_rows import made_rows
 
 from sb3_robust_be.envs.cliff_world import N_STATES, coordinates, observation_table
 from sb3_robust_be.experiments import run_units
@@ -13,11 +14,12 @@ from sb3_robust_be.experiments.control import control_spec
 from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.declared.cliff_maps import CONTENDERS, CliffPreset
 from sb3_robust_be.experiments.declared.cliff_mechanism import UNCORRECTED
-from sb3_robust_be.experiments.experiment import Results
+from sb3_robust_be.experiments.experiment import Results, distinct_specs
 from sb3_robust_be.experiments.grids import make_units
 from sb3_robust_be.population import Population
 
 UP, RIGHT, DOWN, LEFT = range(4)
+EXPERIMENT = load_declared("cliff-maps")
 
 
 def policy(rule) -> np.ndarray:
@@ -75,9 +77,8 @@ def test_where_all_diverge_the_trace_ends(tmp_path):
 
 
 def test_the_experiment_keeps_tables_and_traces_and_draws_them(tmp_path):
-    experiment = load_declared("cliff-maps")
     preset = CliffPreset(seeds=2, steps=200, trace_points=5, compile=False)
-    (specs,) = experiment.stages(preset, Results(tmp_path))
+    specs = distinct_specs(EXPERIMENT.plan(preset, []))
     units = make_units(specs, 1)
     assert sorted(map(len, units)) == [2, 2, 2, 4]  # populations, QRC-Huber's with and without its correction in one
     run_units(units, tmp_path, executor="serial", progress=False)
@@ -91,7 +92,7 @@ def test_the_experiment_keeps_tables_and_traces_and_draws_them(tmp_path):
     np.testing.assert_allclose(trace["share"].sum(axis=1), 1.0, rtol=1e-5)
     uncorrected = next(spec for spec in specs if spec["arguments"].get("huber_threshold") == 0.0)
     assert results.arrays(uncorrected, "trace")["ratio"][-1].tolist() == [0.0, 0.0, 0.0]
-    analysis = experiment.analyse(preset, results)
+    analysis = EXPERIMENT.analyse(preset, EXPERIMENT.collect(preset, results))
     assert [plot.name for plot in analysis.plots] == ["cliff-world", "mechanism", "distributions"]
     assert [row["algorithm"] for row in analysis.tables[0].rows] == list(CONTENDERS)
     assert len(analysis.verdicts) == 10
@@ -100,31 +101,31 @@ def test_the_experiment_keeps_tables_and_traces_and_draws_them(tmp_path):
 CORRECTED = {"qrc", "qrc_huber", "qlc"}
 
 
-def contender(spec):
-    return UNCORRECTED if spec["arguments"].get("huber_threshold") == 0.0 else spec["algorithm"]
-
-
-class MadeResults:
-    """Of three seeds per contender whose greedy policies reach the goal, with returns of our own.
+def made_cliff_rows(preset, finals, traces=()):
+    """Of seeds whose greedy policies reach the goal, with returns of our own by contender.
 
     None: has failed; −∞: has diverged; NaN: has ended no episode.
     """
 
-    def __init__(self, finals, traces=()):
-        self.finals, self.traces = finals, dict(traces)
+    def rule(run):
+        name, seed = run.names["contender"], run.names["seed"]
+        final = finals.get(name, (-1.0, -2.0, -3.0) * 9)[seed]
+        if final is None:
+            return None
+        if final == -np.inf:
+            return {"final": final, "diverged_at": 9}
+        q = policy(lambda x, y: DOWN if x == 4 else UP if y == 0 else RIGHT) + seed
+        trace = {f"trace, {part}": x for part, x in made_trace(seed, **dict(traces).get(name, {})).items()}
+        h = np.full((N_STATES, 4), 2.0)
+        return {"final": final, "diverged_at": None, "reaches_goal": reaches_goal(q), "q": q, "h": h, **trace}
 
-    def of(self, specs):
-        own = [self.finals.get(contender(spec), (-1.0, -2.0, -3.0) * 9)[spec["seed"]] for spec in specs]
-        return [
-            None if final is None else {"final": final, "diverged_at": 9 if final == -np.inf else None} for final in own
-        ]
+    rows = made_rows(EXPERIMENT.plan, preset, rule)
+    # As they come back from a file, where lists are flat.
+    return [{name: x.ravel() if isinstance(x, np.ndarray) else x for name, x in row.items()} for row in rows]
 
-    def arrays(self, spec, name):
-        assert self.of([spec]) != [None], "a run that has failed has no arrays"
-        if name == "trace":
-            return made_trace(spec["seed"], **self.traces.get(contender(spec), {}))
-        q = policy(lambda x, y: DOWN if x == 4 else UP if y == 0 else RIGHT) + spec["seed"]
-        return {"q": q, "h": np.full((N_STATES, 4), 2.0)}
+
+def analysed(preset, *made):
+    return EXPERIMENT.analyse(preset, made_cliff_rows(preset, *made))
 
 
 def made_trace(seed, **means):
@@ -147,7 +148,7 @@ def made_trace(seed, **means):
     ],
 )
 def test_failed_and_diverged_seeds_miss_the_goal(finals, solved, shown):
-    analysis = load_declared("cliff-maps").analyse(CliffPreset(seeds=3, steps=200), MadeResults(finals))
+    analysis = analysed(CliffPreset(seeds=3, steps=200), finals)
     rows = {row["algorithm"]: row for row in analysis.tables[0].rows}
     assert rows["qrc"]["greedy policy reaches the goal"] == f"{solved} of 3"
     assert rows["qrc"]["share of |h| > 1"] == (1.0 if solved else None)
@@ -193,8 +194,7 @@ AS_NOT_FOUND = {
 def test_what_is_said_of_the_mechanism_follows_from_the_traces(traces, outcome):
     low, high = (-40.0 - 0.1 * np.arange(9), -10.0 - 0.1 * np.arange(9))
     finals = {"qrc_huber": low, UNCORRECTED: high} if traces is AS_FOUND else {"qrc_huber": high, UNCORRECTED: low}
-    results = MadeResults(finals, traces)
-    analysis = load_declared("cliff-maps").analyse(CliffPreset(seeds=9, steps=200), results)
+    analysis = analysed(CliffPreset(seeds=9, steps=200), finals, traces)
     _, *verdicts, failing = analysis.verdicts
     assert [str(verdict.outcome) for verdict in verdicts] == [outcome] * 8
     assert failing.estimate == 0.0  # all greedy policies reach the goal
@@ -208,7 +208,7 @@ def test_what_is_said_of_the_mechanism_follows_from_the_traces(traces, outcome):
 
 
 def test_the_mechanisms_figure_shows_the_traces():
-    analysis = load_declared("cliff-maps").analyse(CliffPreset(seeds=3, steps=200), MadeResults({}, AS_FOUND))
+    analysis = analysed(CliffPreset(seeds=3, steps=200), {}, AS_FOUND)
     plot = next(plot for plot in analysis.plots if plot.name == "mechanism")
     rows = {(row["panel"], row["algorithm"], row["step"]): row["mean"] for row in plot.data}
     assert rows["Falls: |γz| / |δ|", "qrc_huber", 1.0] == pytest.approx(0.0101)

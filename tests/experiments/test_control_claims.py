@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_results import Made
+from made_rows import made_rows
 
 from sb3_robust_be.evaluation import Outcome, bimodal, greater, holm, narrower
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, areas, cells
+from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, plan, read
 from sb3_robust_be.experiments.declared import control, control_claims, load_declared, minatar, saddlepoint, threshold
 from sb3_robust_be.experiments.declared import target_networks as targets
 from sb3_robust_be.experiments.declared.control_report import holm_adjusted, returns_table, unresolved_if_lost
@@ -252,10 +252,12 @@ def test_settings_that_tie_rank_alike():
     # Cart-pole cannot tell the settings apart; by position 0.3 would win 3 + 2 to 1 + 3.
     scores = {"CartPole-v1": (7.0, 7.0, 7.0), "Acrobot-v1": (3.0, 1.0, 2.0)}
 
-    def rule(spec):
-        return made(scores[spec["env"]][[0.1, 0.2, 0.3].index(spec["arguments"]["learning_rate"])])
+    def rule(run):
+        return made(scores[run.spec["env"]][[0.1, 0.2, 0.3].index(run.spec["arguments"]["learning_rate"])])
 
-    assert {cell.setting["learning_rate"] for cell in cells(preset, Made(rule)).values()} == {0.1}
+    settings = read(preset, made_rows(plan, preset, rule)).settings
+    assert settings.keys() == {("cart-pole", "a"), ("acrobot", "a")}
+    assert {setting["learning_rate"] for setting in settings.values()} == {0.1}
 
 
 def test_the_table_tells_lost_runs_apart():
@@ -266,13 +268,14 @@ def test_the_table_tells_lost_runs_apart():
     preset = ControlPreset(("cart-pole",), contenders, seeds=7, selection_seeds=1)
     mixed = [made(5.0, 1.0), made(7.0, 2.0), made(np.nan, 3.0), made(np.nan, np.nan, 9), None, None, None]
 
-    def rule(spec):
-        return mixed[spec["seed"]] if spec["algorithm"] == "qrc" else made(np.nan, np.nan, 3)
+    def rule(run):
+        return mixed[run.names["seed"]] if run.spec["algorithm"] == "qrc" else made(np.nan, np.nan, 3)
 
-    first, second = returns_table(preset, Made(rule), np.random.default_rng(0)).rows
+    results = read(preset, made_rows(plan, preset, rule))
+    first, second = returns_table(results, np.random.default_rng(0)).rows
     assert [first[key] for key in ("diverged", "crashed", "no return", "seeds")] == [1, 3, 1, 7]
     assert first["mean"].estimate == pytest.approx((5.0 * 6 + 7.0) / 7)
     assert first["AUC"].estimate == pytest.approx((1.0 * 5 + 2.0 + 3.0) / 7)
     assert [second.get(key) for key in ("diverged", "crashed", "no return", "seeds")] == [7, 0, None, 7]
     assert [second[key] for key in ("mean", "median", "worst decile", "AUC")] == [None] * 4
-    np.testing.assert_array_equal(areas(preset, Made(rule))["Cart-pole"]["mixed"], [1.0, 2.0, 3.0, *[np.nan] * 4])
+    np.testing.assert_array_equal(results.areas["Cart-pole"]["mixed"], [1.0, 2.0, 3.0, *[np.nan] * 4])

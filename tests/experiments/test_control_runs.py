@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,17 +17,6 @@ from sb3_robust_be.experiments.control import (
     load_finals,
     lowest_for_failed,
 )
-from sb3_robust_be.experiments.control_grid import (
-    FIRST_SELECTION_SEED,
-    Contender,
-    ControlPreset,
-    cells,
-    selection_scores,
-    stages,
-)
-from sb3_robust_be.experiments.declared import load_declared
-from sb3_robust_be.experiments.domains import DOMAINS, own_arguments, shared_arguments
-from sb3_robust_be.experiments.environments import check_environments
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.grids import make_units, settings_of
 from sb3_robust_be.experiments.store import run_directory
@@ -69,7 +57,7 @@ def test_a_populations_runs_are_its_members(population_runs):
         np.testing.assert_array_equal(arrays["lengths"], episodes.lengths)
         counted = with_unfinished(episodes.lengths, episodes.returns, 150, *last)
         np.testing.assert_array_equal(curve, binned_curve(counted.lengths, counted.returns, 150, 100))
-        (result,) = Results(out).of([spec])
+        result = Results(out).result(spec)
         assert result["final"] == final_performance(counted.lengths, counted.returns, 150)
         assert (result["diverged_at"], result["members"]) == (None, 4)
 
@@ -92,7 +80,7 @@ def test_a_diverged_run_is_done_and_has_no_return(tmp_path):
     specs = [tiny(seed=0), tiny(seed=0, arguments={"learning_rate": 1e30})]
     with pytest.warns(UserWarning, match="1 of 2 members"):
         assert run_units([specs], tmp_path, executor="serial", progress=False).done == 2
-    healthy, diverged = Results(tmp_path).of(specs)
+    healthy, diverged = map(Results(tmp_path).result, specs)
     assert healthy["diverged_at"] is None
     assert diverged["diverged_at"] > 20
     assert np.isnan(diverged["final"])
@@ -113,7 +101,7 @@ def test_single_agents(algorithm, tmp_path):
 def test_a_single_dqn_refuses_another_loss(tmp_path):
     spec = tiny("dqn", function=SINGLE, arguments={"huber_threshold": 10.0})
     assert run_units([[spec]], tmp_path, executor="serial", progress=False).failed == 1
-    (failure,) = Results(tmp_path).failures([spec])
+    failure = Results(tmp_path).failure(spec)
     assert "huber_threshold is 10.0" in failure["error"]
 
 
@@ -173,113 +161,3 @@ def test_settings_that_may_differ_share_a_population_and_others_do_not():
     networks = [tiny(arguments={"policy_kwargs": {"net_arch": [n]}}) for n in (4, 8)]
     assert len(make_units(rates, 1)) == 1
     assert len(make_units(networks, 1)) == 2
-
-
-# --- the best settings are chosen on other seeds ---
-
-
-class Made(Results):
-    """Results from a rule instead of runs."""
-
-    def __init__(self, rule):
-        super().__init__("nowhere")
-        self.rule = rule
-
-    def of(self, specs):
-        return [{"final": self.rule(spec)} for spec in specs]
-
-
-PRESET = ControlPreset(
-    ("cart-pole", "acrobot"),
-    (
-        Contender("fast", "qrc", {"learning_rate": [0.1, 0.2]}),
-        Contender("fixed", "dqn", {"learning_rate": [0.1]}, {"huber_threshold": 3.0}),
-    ),
-    seeds=4,
-    selection_seeds=2,
-    seeds_of={"acrobot": 2},
-)
-
-
-def by_rate(spec):
-    """0.2 is the better one on Cart-pole, 0.1 on Acrobot; reported seeds would say the opposite."""
-    sign = 1.0 if (spec["env"] == "CartPole-v1") == (spec["seed"] >= FIRST_SELECTION_SEED) else -1.0
-    return sign * spec["arguments"]["learning_rate"]
-
-
-def test_selection_and_reported_seeds_are_disjoint():
-    selection, reported = stages(PRESET, Made(by_rate))
-    assert {spec["seed"] for spec in selection} == {10_000, 10_001}
-    assert {spec["seed"] for spec in reported} == {0, 1, 2, 3}
-    # Nothing is to choose for the second contender.
-    assert {spec["algorithm"] for spec in selection} == {"qrc"}
-    assert sum(spec["env"] == "Acrobot-v1" for spec in reported) == 2 * 2
-
-
-def test_the_best_setting_on_the_selection_seeds_is_reported():
-    found = cells(PRESET, Made(by_rate))
-    assert found["cart-pole", "fast"].setting == {"learning_rate": 0.2}
-    assert found["acrobot", "fast"].setting == {"learning_rate": 0.1}
-    assert found["cart-pole", "fixed"].specs[0]["arguments"]["huber_threshold"] == 3.0
-
-
-def test_one_setting_for_all_domains_goes_by_ranks():
-    shared = ControlPreset(
-        **{**PRESET.__dict__, "one_setting": True, "domains": ("cart-pole", "acrobot", "mountain-car")}
-    )
-    scale = {"CartPole-v1": 1.0, "Acrobot-v1": -100.0, "RobustBE/MountainCar1000-v0": 1.0}
-    found = cells(shared, Made(lambda spec: scale[spec["env"]] * spec["arguments"]["learning_rate"]))
-    # Two of three domains prefer 0.2; by means, Acrobot would decide.
-    assert {found[key, "fast"].setting["learning_rate"] for key in shared.domains} == {0.2}
-
-
-def test_domains_may_have_sizes_of_their_own_and_choose_nothing():
-    own = replace(PRESET, steps=0.5, steps_by_domain={"acrobot": 0.1}, selection_seeds_of={"acrobot": 0})
-    assert (own.steps_of("cart-pole"), own.steps_of("acrobot")) == (50_000, 10_000)
-    selection, _ = list(stages(own, Made(by_rate)))
-    assert {spec["env"] for spec in selection} == {"CartPole-v1"}
-    found = cells(own, Made(by_rate))
-    assert found["cart-pole", "fast"].setting == {"learning_rate": 0.2}
-    assert found["acrobot", "fast"].setting == {"learning_rate": 0.1}, "the first"
-
-
-def test_a_diverged_run_spoils_its_setting():
-    def rule(spec):
-        rate = spec["arguments"]["learning_rate"]
-        return np.nan if rate == 0.2 and spec["seed"] == FIRST_SELECTION_SEED else rate
-
-    scores = selection_scores(PRESET, "cart-pole", PRESET.contenders[0], Made(rule))
-    np.testing.assert_allclose(scores, [0.1, 0.15])  # the lowest of all, 0.1, in place of NaN
-
-
-# --- the declared experiments ---
-
-CONTROL = ("control", "target-networks", "threshold", "saddlepoint", "minatar")
-
-
-@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
-@pytest.mark.parametrize("name", CONTROL)
-def test_every_preset_declares_runs_that_can_be_told_apart(name, scale):
-    preset = load_declared(name).preset(scale)
-    selection_first = next(stages(preset, Made(lambda spec: 0.0)))
-    keys = {json.dumps(spec, sort_keys=True) for spec in selection_first}
-    assert len(keys) == len(selection_first)
-    assert len({contender.label for contender in preset.contenders}) == len(preset.contenders)
-
-
-def test_the_papers_sizes():
-    preset = load_declared("control").preset("paper")
-    assert (preset.seeds, preset.steps, len(preset.domains)) == (100, 1.0, 5)
-    by_label = {c.label: c for c in preset.contenders}
-    assert len(settings_of(by_label["qrc_huber"].grid)) == 6
-    assert {"dqn", "dqn, squared loss", "qlc", "qlc, same sign", "qlc, clipped h", "sbeed"} < by_label.keys()
-    assert load_declared("target-networks").preset("paper").seeds == 100
-    assert load_declared("minatar").preset("paper").steps_of("breakout") == 5_000_000
-
-
-def test_the_papers_settings():
-    assert shared_arguments(DOMAINS["cart-pole"])["policy_kwargs"] == {"net_arch": [64, 64]}
-    assert own_arguments(DOMAINS["mountain-car"], "qrc_huber") == {"huber_threshold": 2.0}
-    assert own_arguments(DOMAINS["acrobot"], "gq_huber") == {"huber_threshold": 1.0}
-    assert own_arguments(DOMAINS["acrobot"], "dqn")["target_update_interval"] == 64
-    assert [DOMAINS[d].steps for d in ("cliff-world", "lunar-lander")] == [50_000, 250_000]

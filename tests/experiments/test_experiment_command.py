@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import changing_envs
@@ -11,7 +12,7 @@ import pytest
 
 from sb3_robust_be import cli
 from sb3_robust_be.evaluation import Outcome
-from sb3_robust_be.experiments.control_grid import ControlPreset, stages
+from sb3_robust_be.experiments.control_grid import ControlPreset
 from sb3_robust_be.experiments.declared import load_declared, names
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Results, load_experiment
 
@@ -35,16 +36,21 @@ algorithms:
 """
 
 OWN_PYTHON = """
-from sb3_robust_be.experiments.experiment import Analysis, Experiment
+from sb3_robust_be.experiments.experiment import Analysis, Experiment, Run
 
-def stages(preset, results):
-    yield [{"function": "runner_functions:square", "seed": seed} for seed in range(preset)]
+def plan(preset, rows):
+    return [
+        Run({"seed": seed}, {"function": "runner_functions:square", "seed": seed})
+        for seed in range(preset)
+    ]
 
-def analyse(preset, results):
-    (specs,) = stages(preset, results)
-    return Analysis(notes=[f"sum {sum(r['square'] for r in results.of(specs))}"])
+def measure(run, results):
+    return [{"square": results.result(run.spec)["square"]}]
 
-EXPERIMENT = Experiment("squares", "nowhere", "Squares", ("They add up.",), {"laptop": 4}, stages, analyse)
+def analyse(preset, rows):
+    return Analysis(notes=[f"sum {sum(row['square'] for row in rows)}"])
+
+EXPERIMENT = Experiment("squares", "nowhere", "Squares", ("They add up.",), {"laptop": 4}, plan, measure, analyse)
 """
 
 
@@ -85,14 +91,15 @@ def own(tmp_path_factory):
 
 def test_a_yaml_file_is_an_experiment(own, capsys):
     folder, arguments = own
-    preset = load_experiment(folder / "mine.yml").preset("laptop")
+    mine = load_experiment(folder / "mine.yml")
+    preset = mine.preset("laptop")
     assert isinstance(preset, ControlPreset)
-    done = [len(specs) for specs in stages(preset, Results(folder / "own-mine-laptop"))]
-    assert done == [2 * 2, 2 * 3]
+    rows = mine.collect(preset, Results(folder / "own-mine-laptop"))
+    assert Counter(row["stage"] for row in rows) == {"selection": 2 * 2, "reported": 2 * 3}
     assert experiment("status", *arguments) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "own-mine, stage 1: 4 done, 0 failed, 0 running, 0 left",
-        "own-mine, stage 2: 6 done, 0 failed, 0 running, 0 left",
+        "own-mine, selection runs: 4 done, 0 failed, 0 running, 0 left",
+        "own-mine, reported runs: 6 done, 0 failed, 0 running, 0 left",
     ]
 
 
@@ -109,8 +116,10 @@ def test_the_report_has_verdicts_figures_and_tables(own):
 
 def test_the_dqn_of_the_file_is_what_it_says(own):
     folder, _ = own
-    _, reported = stages(load_experiment(folder / "mine.yml").preset("laptop"), Results(folder / "own-mine-laptop"))
-    slow = [spec for spec in reported if spec["algorithm"] == "dqn"]
+    mine = load_experiment(folder / "mine.yml")
+    preset = mine.preset("laptop")
+    runs = mine.plan(preset, mine.collect(preset, Results(folder / "own-mine-laptop")))
+    slow = [run.spec for run in runs if run.names["contender"] == "slow dqn"]
     assert len(slow) == 3
     assert all(spec["arguments"]["target_update_interval"] == 50 for spec in slow)
     assert all(spec["arguments"]["policy_kwargs"] == {"net_arch": [8]} for spec in slow)
@@ -124,6 +133,9 @@ def test_a_python_file_is_an_experiment(tmp_path, capsys):
     assert "4 runs left" in capsys.readouterr().err
     assert experiment("run", *arguments, *ENGINE) == 0
     assert experiment("report", *arguments) == 0
+    capsys.readouterr()
+    assert experiment("status", *arguments) == 0
+    assert capsys.readouterr().out.strip() == "squares, reported runs: 4 done, 0 failed, 0 running, 0 left"
     assert "sum 14" in (tmp_path / "reports-laptop" / "squares.html").read_text(encoding="utf-8")
 
 
@@ -249,7 +261,7 @@ def test_failures_are_in_the_report(tmp_path, capsys):
     path.write_text(
         OWN_PYTHON.replace("runner_functions:square", "runner_functions:mixed").replace(
             '"seed": seed}', '"seed": seed, "ends": "fail"}'
-        ).replace("sum {sum(r['square'] for r in results.of(specs))}", "nothing")
+        ).replace("sum {sum(row['square'] for row in rows)}", "nothing")
     )  # fmt: skip
     assert experiment("run", str(path), "--out", str(tmp_path), *ENGINE) == 1
     assert experiment("report", str(path), "--out", str(tmp_path)) == 0
@@ -263,6 +275,6 @@ def test_an_analysis_starts_empty():
 
 
 def test_an_unknown_scale_names_those_there_are():
-    one = Experiment("x", "y", "z", (), {"laptop": 1}, lambda p, r: iter(()), lambda p, r: Analysis())
+    one = Experiment("x", "y", "z", (), {"laptop": 1}, lambda p, r: [], lambda p, r: [], lambda p, r: Analysis())
     with pytest.raises(ValueError, match="x has laptop"):
         one.preset("paper")

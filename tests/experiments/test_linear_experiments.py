@@ -7,13 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_rows import made_rows
 
 from sb3_robust_be.evaluation import Outcome
 from sb3_robust_be.experiments import linear_problems, load_arrays, load_results, run_id, run_units
 from sb3_robust_be.experiments.declared import fixed_points, load_declared
-from sb3_robust_be.experiments.experiment import SCALES, Results
+from sb3_robust_be.experiments.experiment import SCALES, Results, distinct_specs
 from sb3_robust_be.experiments.linear_problems import Case, build, uniform_relu_features
 from sb3_robust_be.experiments.linear_runs import Target, solve_spec, surface_spec
+from sb3_robust_be.experiments.rows import key_of
 from sb3_robust_be.experiments.specs import dumps, loads
 from sb3_robust_be.experiments.units import load_target
 from sb3_robust_be.linear import OBJECTIVES, get
@@ -33,14 +35,14 @@ def run(out, specs):
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", NAMES)
-def test_runs_are_valid_and_stable(name, scale, tmp_path):
+def test_runs_are_valid_and_stable(name, scale):
     experiment = load_declared(name)
-    stages = list(experiment.stages(experiment.preset(scale), Results(tmp_path)))
-    specs = [spec for stage in stages for spec in stage]
+    runs = experiment.plan(experiment.preset(scale), [])
+    specs = [run.spec for run in runs]
     ids = [run_id(spec) for spec in specs]
-    assert len(set(ids)) == len(ids) > 0
+    assert len(set(ids)) == len(ids) == len({key_of(run.names, run.names) for run in runs}) > 0
     assert [run_id(loads(dumps(spec, "spec"))) for spec in specs] == ids
-    assert stages == list(experiment.stages(experiment.preset(scale), Results(tmp_path)))
+    assert runs == experiment.plan(experiment.preset(scale), [])
     assert all(callable(load_target(spec["function"], "function")) for spec in specs)
 
 
@@ -81,9 +83,8 @@ EXACT = {
 def test_verdicts_from_runs(name, tmp_path):
     experiment = load_declared(name)
     preset, results = experiment.preset("smoke"), Results(tmp_path)
-    for specs in experiment.stages(preset, results):
-        run(tmp_path, specs)
-    analysis = experiment.analyse(preset, results)
+    run(tmp_path, distinct_specs(experiment.plan(preset, [])))
+    analysis = experiment.analyse(preset, experiment.collect(preset, results))
     found = {verdict.claim: verdict.outcome for verdict in analysis.verdicts}
     assert len(found) == len(analysis.verdicts)
     assert {claim: found[claim] for claim in EXACT[name]} == EXACT[name]
@@ -91,10 +92,12 @@ def test_verdicts_from_runs(name, tmp_path):
     assert all(table.rows for table in analysis.tables)
 
 
-def test_an_analysis_without_finished_runs_is_empty_not_wrong(tmp_path):
-    for name in NAMES:
-        experiment = load_declared(name)
-        analysis = experiment.analyse(experiment.preset("smoke"), Results(tmp_path))
+@pytest.mark.parametrize("name", NAMES)
+def test_an_analysis_without_finished_runs_is_empty_not_wrong(name):
+    experiment = load_declared(name)
+    preset = experiment.preset("smoke")
+    for rows in ([], made_rows(experiment.plan, preset, lambda run: None)):
+        analysis = experiment.analyse(preset, rows)
         assert not analysis.plots
         assert analysis.notes
 
@@ -104,8 +107,10 @@ def test_solutions_are_the_recorded_ones(tmp_path):
     walk, pair = results = run(
         tmp_path,
         [
-            fixed_points.specs_of(fixed_points.PRESETS["smoke"])["HardAlias-1"][0],
-            fixed_points.specs_of(fixed_points.PRESETS["smoke"])["HardAlias-2"][0],
+            next(
+                run.spec for run in fixed_points.plan(fixed_points.PRESETS["smoke"], []) if run.names["domain"] == case
+            )
+            for case in ("HardAlias-1", "HardAlias-2")
         ],
     )
     recorded = REFERENCE["HardAlias-1"]["values_at_minimisers"]
@@ -160,7 +165,7 @@ def test_surfaces(tmp_path):
 def test_surfaces_need_a_single_weight(tmp_path):
     spec = surface_spec(Case("", "SmallChain"), [Target("msve", "msve")], half_width=1.0, points=3)
     assert run_units([[spec]], tmp_path, **SERIAL) == (0, 1, 0)
-    (failure,) = Results(tmp_path).failures([spec])
+    failure = Results(tmp_path).failure(spec)
     assert "has 2 weights; give one with a single weight" in failure["error"]
 
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from sb3_robust_be.evaluation import Outcome
-from sb3_robust_be.experiments import load_arrays, load_results, run_units
+from sb3_robust_be.experiments import RunWriter, load_arrays, load_results, run_units
 from sb3_robust_be.experiments.declared import prediction, prediction_claims
 from sb3_robust_be.experiments.declared.prediction_claims import FOUR, HUBER, ROBUST, SIX, SQUARED
+from sb3_robust_be.experiments.declared.prediction_report import MEASURES
 from sb3_robust_be.experiments.experiment import Results
-from sb3_robust_be.experiments.linear_prediction import Sensitivity, choose
+from sb3_robust_be.experiments.linear_prediction import SHOWN, Sensitivity, choose, width_of
 from sb3_robust_be.linear import Settings, get, mave, msve, sweep
 from sb3_robust_be.linear.sweeps import PAPER_ALPHAS, PAPER_ETAS
 
@@ -18,10 +19,18 @@ HOLDS, FAILS = Outcome.HOLDS, Outcome.DOES_NOT_HOLD
 SMOKE = prediction.PRESETS["smoke"]
 
 
+def specs_of(preset):
+    """By case and algorithm."""
+    found = {}
+    for run in prediction.plan(preset, []):
+        found.setdefault(run.names["domain"], {})[run.names["contender"]] = run.spec
+    return found
+
+
 def test_the_paper_preset_is_the_papers():
     preset = prediction.PRESETS["paper"]
     assert (preset.alphas, preset.etas, preset.seeds) == (PAPER_ALPHAS, PAPER_ETAS, 100)
-    specs = preset.specs()
+    specs = specs_of(preset)
     assert set(FOUR) <= set(specs)
     assert all(set(SIX) <= set(specs[case]) for case in specs)
     assert {specs[case]["td"]["steps"] for case in ("HardAlias-1", "SmallChain, features 0")} == {100_000}
@@ -30,7 +39,7 @@ def test_the_paper_preset_is_the_papers():
 
 @pytest.mark.parametrize("preset", prediction.PRESETS.values(), ids=prediction.PRESETS)
 def test_no_seed_both_chooses_and_is_reported(preset):
-    for own in preset.specs().values():
+    for own in specs_of(preset).values():
         for spec in own.values():
             reported, selection = (spec["arguments"][key] for key in ("seeds", "selection_seeds"))
             assert len(set(reported)) == preset.seeds
@@ -40,7 +49,7 @@ def test_no_seed_both_chooses_and_is_reported(preset):
 
 def test_a_run_is_one_sweep(tmp_path):
     """Against sweeps of each metric over the reported seeds alone."""
-    spec = SMOKE.specs()["Baird"]["tdc-huber"]
+    spec = specs_of(SMOKE)["Baird"]["tdc-huber"]
     assert run_units([[spec]], tmp_path, executor="serial", progress=False) == (1, 0, 0)
     (result,), arrays = load_results(tmp_path, [spec]), load_arrays(tmp_path, spec, "errors")
     assert set(arrays) == {"msve_auc", "msve_late", "mave_auc", "mave_late"}
@@ -79,9 +88,8 @@ def test_step_sizes_are_chosen_on_selection_seeds():
         ]
     )
     found = choose(spec_of([0.1, 0.2], [1.0, 2.0, 4.0], 2, 2), {"msve_auc": errors}, "msve_auc")
-    assert found.etas.tolist() == [2.0, 1.0]
-    assert found.errors.tolist() == [[9.0, 8.0], [4.0, 4.0]]
-    assert (found.chosen, found.score) == (1, 1.5)
+    assert found.errors.tolist() == [[9.0, 8.0], [4.0, 4.0]], "η = 2 for the first α, and 1 for the second"
+    assert (found.chosen, found.eta, found.score) == (1, 1.0, 1.5)
     assert found.best.tolist() == [4.0, 4.0]
     assert found.alphas == (0.1, 0.2)
 
@@ -90,7 +98,15 @@ def sensitivity(errors, chosen, score=None):
     errors = np.asarray(errors, dtype=np.float64)
     alphas = tuple(2.0 ** -np.arange(len(errors), 0.0, -1.0))
     mean = float(errors[chosen].mean())
-    return Sensitivity.of(alphas, np.ones(len(errors)), errors, chosen, mean if score is None else score)
+    return Sensitivity(
+        alphas,
+        chosen,
+        eta=1.0,
+        score=mean if score is None else score,
+        best=errors[chosen],
+        width=width_of(errors, chosen),
+        errors=errors,
+    )
 
 
 def test_width_counts_step_sizes_within_twice_the_best_mean():
@@ -203,15 +219,36 @@ def test_td_diverges_on_baird_alone():
 
 def test_a_case_with_a_failed_run_is_left_out(tmp_path):
     preset = dataclasses.replace(SMOKE, cases=SMOKE.cases[:2], seeds=2, selection_seeds=1)
-    specs = preset.specs()
+    specs = specs_of(preset)
     first, second = specs
     units = [[spec] for own in specs.values() for spec in own.values()]
     lost = specs[first]["gtd2-l1"]
     run_units([unit for unit in units if unit != [lost]], tmp_path, executor="serial", progress=False)
-    panels = prediction.panels_of(preset, Results(tmp_path))
+    writer = RunWriter(tmp_path, lost)
+    writer.start("x")
+    writer.fail("no luck")
+    rows = prediction.EXPERIMENT.collect(preset, Results(tmp_path))
+    assert [(row["domain"], row["contender"], row["failed"]) for row in rows if "failed" in row] == [
+        (first, "gtd2-l1", "no luck")
+    ]
+    panels = prediction.panels_of(preset, rows)
     assert {case for own in panels.values() for case in own} == {second}
     assert set(panels["msve_auc"][second]) == set(specs[second])
-    before = prediction.errors_before(preset, Results(tmp_path))
+    # What is read from rows is what was chosen in the run.
+    for name in MEASURES:
+        chosen = choose(specs[second]["td"], load_arrays(tmp_path, specs[second]["td"], "errors"), name)
+        found = panels[name][second]["td"]
+        assert (found.alphas, found.chosen, found.eta, found.score) == (
+            chosen.alphas,
+            chosen.chosen,
+            chosen.eta,
+            chosen.score,
+        )
+        np.testing.assert_array_equal(found.best, chosen.best)
+        np.testing.assert_array_equal(found.width, chosen.width)
+        if name in SHOWN:
+            np.testing.assert_allclose(found.errors, chosen.errors, rtol=1e-5)
+    before = prediction.errors_before(rows)
     assert before["msve"][second] == pytest.approx(
         msve(get(preset.cases[1].problem), get(preset.cases[1].problem).theta0)
     )

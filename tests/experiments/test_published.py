@@ -1,252 +1,229 @@
-"""Publishing: what is kept of the runs, and reports made from it alone."""
+"""Rows of runs, tables of rows, and reports made from them alone."""
 
 from __future__ import annotations
 
-import gzip
-import json
-import shutil
+from dataclasses import replace
 
-import numpy as np
 import pytest
+from own_experiment import CAPPED, EXPERIMENT, SELECTED, SHARED, plan, specs_of
 
-from sb3_robust_be import report
-from sb3_robust_be.evaluation import computed
-from sb3_robust_be.experiments import RunWriter
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Results
-from sb3_robust_be.experiments.published import PublishedResults, load, published, to_json, write
-from sb3_robust_be.experiments.publishing import publish, same_figures
-from sb3_robust_be.experiments.recording import RecordingResults
-from sb3_robust_be.experiments.reporting import Made, make_report
-from sb3_robust_be.experiments.store import prepare
+from sb3_robust_be.experiments import run_units
+from sb3_robust_be.experiments.experiment import REPORTED, SELECTION, Results, distinct_specs, without_rows
+from sb3_robust_be.experiments.find import collected, keep_known, results_in, stage_counts
+from sb3_robust_be.experiments.publish import load, publish, published
+from sb3_robust_be.experiments.reporting import make_report
 
-MADE = Made("the command", {"a package": "1.0"}, {"processor": "theirs"})
-DATE = "2026-01-02"
+SEEDS = 3
 
 
-def spec(seed):
-    return {"function": "runner_functions:square", "seed": seed}
+def execute(out, specs):
+    return run_units([[spec] for spec in specs], out, executor="serial", progress=False)
 
 
-def make_runs(out, seeds=3, curve=lambda seed: np.linspace(0.0, seed, 5)):
-    """The last run has failed."""
-    prepare(out)
-    for seed in range(seeds):
-        writer = RunWriter(out, spec(seed))
-        writer.start("x")
-        if seed == seeds - 1:
-            writer.fail("no luck")
-            continue
-        writer.write_arrays("curve", curve=curve(seed), unread=np.zeros(1000))
-        writer.finish({"final": seed / 3.0, "nested": {"nan": np.nan, "unread": 1}, "unread": list(range(1000))})
+@pytest.fixture(scope="module")
+def half(tmp_path_factory):
+    """A folder in which the runs that choose have been made."""
+    out = tmp_path_factory.mktemp("half")
+    assert execute(out, specs_of(SEEDS)) == (SELECTED - SHARED, 0, 0)
+    return out
 
 
-def stages(preset, results):
-    yield [spec(seed) for seed in range(preset)]
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    out = tmp_path_factory.mktemp("whole")
+    execute(out, specs_of(SEEDS))
+    assert execute(out, specs_of(SEEDS, EXPERIMENT.collect(SEEDS, Results(out)))).failed == 1
+    return out
 
 
-def analyse(preset, results):
-    (specs,) = stages(preset, results)
-    done = [one for one in results.of(specs) if one is not None]
-    curves = [results.arrays(own)["curve"] for own, one in zip(specs, results.of(specs), strict=True) if one]
-    rows = [{"final": one["final"], "nan": one["nested"]["nan"], "end": own[-1]} for one, own in zip(done, curves)]  # noqa: B905
-    return Analysis(
-        verdicts=[computed("The finals are small", sum(one["final"] for one in done), 1.0)],
-        tables=[report.Table("finals", rows)],
+def names(runs):
+    return [run.names for run in runs]
+
+
+# --- from runs to rows ---
+
+
+def test_a_run_has_a_row_with_its_names_and_what_was_measured(whole):
+    rows = EXPERIMENT.collect(SEEDS, Results(whole))
+    assert len(rows) == SELECTED + 3 * SEEDS
+    first = rows[0]
+    assert (first["experiment"], first["stage"], first["domain"], first["seed"]) == ("own", SELECTION, "line", 10_000)
+    assert first["setting"] == {"rate": 0.1}
+    reported = [row for row in rows if row["stage"] == REPORTED and row["contender"] == "plain"]
+    assert [row["setting"]["rate"] for row in reported] == [0.2] * 3, "the better one"
+    assert [row["final"] for row in reported] == [0.2 * (1.0 + seed / 3.0) for seed in range(3)]
+    assert reported[1]["curve"][-1] == 0.266667
+    assert not any("unread" in row for row in rows)
+
+
+def test_a_run_that_failed_has_one_row_with_its_error(whole):
+    rows = EXPERIMENT.collect(SEEDS, Results(whole))
+    (failed,) = [row for row in rows if "failed" in row]
+    assert failed == {
+        "experiment": "own",
+        "stage": REPORTED,
+        "domain": "line",
+        "contender": CAPPED,
+        "setting": {"rate": 0.2},
+        "seed": 2,
+        "failed": "no luck",
+    }
+    assert collected(EXPERIMENT, "laptop", Results(whole))[1] == []
+
+
+def test_contenders_that_share_a_run_have_a_row_each(half):
+    runs = plan(SEEDS, [])
+    assert (len(runs), len(distinct_specs(runs))) == (SELECTED, SELECTED - SHARED)
+    rows = EXPERIMENT.collect(SEEDS, Results(half))
+    plain, same = ([row for row in rows if row["contender"] == label] for label in ("plain", "no cap"))
+    assert [row["final"] for row in plain] == [row["final"] for row in same]
+    assert [row["setting"] for row in plain] == [row["setting"] for row in same]
+
+
+def test_what_is_left_is_what_no_row_names(half):
+    runs = plan(SEEDS, [])
+    rows = EXPERIMENT.collect(SEEDS, Results(half))
+    assert without_rows(runs, []) == runs
+    assert without_rows(runs, rows) == []
+    assert without_rows(runs, rows[1:]) == runs[:1]
+    # A row that names less, or has another value, is another's.
+    assert without_rows(runs[:1], [{**rows[0], "seed": 9}]) == runs[:1]
+    assert without_rows(runs[:1], [{name: rows[0][name] for name in rows[0] if name != "setting"}]) == runs[:1]
+    assert without_rows(runs[:1], [{**rows[0], "setting": {"rate": 0.1, "more": 1}}]) == runs[:1]
+
+
+def test_known_rows_come_first_and_their_runs_are_not_looked_for(half, tmp_path):
+    rows = EXPERIMENT.collect(SEEDS, Results(half))
+    known = [{**row, "final": -row["final"]} for row in rows[:2]]
+    assert EXPERIMENT.collect(SEEDS, Results(tmp_path, known)) == known
+    found = EXPERIMENT.collect(SEEDS, Results(half, known))
+    assert [row["final"] for row in found] == [row["final"] for row in (*known, *rows[2:])]
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([{"final": 1.0, "seed": 7}], "gives 'seed', which is among the names of the run already"),
+        ([], "gives no row of a run that is done; give at least one"),
+    ],
+)
+def test_rows_by_which_a_run_is_not_found_again_are_refused(rows, says, half):
+    """Such a run would be looked for without an end."""
+    wrong = replace(EXPERIMENT, measure=lambda run, results: rows)
+    with pytest.raises(ValueError, match=f"own's measure {says}"):
+        wrong.collect(SEEDS, Results(half))
+
+
+def test_counts_of_stages(half, whole, tmp_path):
+    by_stage = stage_counts(EXPERIMENT, "laptop", Results(whole))
+    assert by_stage == {SELECTION: (SELECTED, 0, 0, 0), REPORTED: (8, 1, 0, 0)}
+    assert stage_counts(EXPERIMENT, "laptop", Results(half))[REPORTED] == (0, 0, 0, 9)
+    assert stage_counts(EXPERIMENT, "laptop", Results(tmp_path)) == {SELECTION: (0, 0, 0, SELECTED)}
+
+
+# --- from rows to tables and back ---
+
+
+def same_reports(one, other):
+    assert other.verdicts == one.verdicts
+    assert [table.markdown() for table in other.tables] == [table.markdown() for table in one.tables]
+    assert [plot.csv() for plot in other.plots] == [plot.csv() for plot in one.plots]
+    assert (other.failures, other.notes, other.versions, other.hardware) == (
+        one.failures,
+        one.notes,
+        one.versions,
+        one.hardware,
     )
 
 
-def experiment(analyse=analyse, seeds=3):
-    return Experiment("own", "nowhere", "Own", ("It works.",), {"laptop": seeds}, stages, analyse)
+def test_a_report_from_the_table_is_that_from_the_runs(whole, tmp_path):
+    rows, _ = collected(EXPERIMENT, "laptop", Results(whole))
+    path = publish("own", "laptop", rows, tmp_path / "new" / "folder")
+    assert path == tmp_path / "new" / "folder" / "own-laptop.csv"
+    assert published(path.parent) == [("own", "laptop")]
+    back, missing = collected(EXPERIMENT, "laptop", Results("nowhere", load(path.parent, "own", "laptop")))
+    assert missing == []
+    found, wanted = (make_report(EXPERIMENT, "laptop", one, "the command") for one in (back, rows))
+    same_reports(found, wanted)
+    assert found.command == "the command"
+    assert found.failures == [(f"line, {CAPPED}, reported, seed 2", "no luck")]
 
 
-def lean(preset, results):
-    """Reads one number of each run."""
-    (specs,) = stages(preset, results)
-    finals = [one["final"] for one in results.of(specs) if one is not None]
-    return Analysis(tables=[report.Table("finals", [{"mean": float(np.mean(finals))}])])
+def test_a_table_published_again_is_the_same(whole, tmp_path):
+    rows = EXPERIMENT.collect(SEEDS, Results(whole))
+    first = publish("own", "laptop", rows, tmp_path / "a")
+    second = publish("own", "laptop", load(tmp_path / "a", "own", "laptop"), tmp_path / "b")
+    assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_report_from_the_summary_alone(tmp_path):
-    make_runs(tmp_path / "runs-of-own")
-    wanted = make_report(experiment(), "laptop", Results(tmp_path / "runs-of-own"), MADE)
-    path = publish(experiment(), "laptop", tmp_path / "runs-of-own", tmp_path / "new" / "folder", MADE, DATE)
-    assert path.name == "own-laptop.json"
-    shutil.rmtree(tmp_path / "runs-of-own")
-    results = load(path.parent, "own", "laptop")
-    found = make_report(experiment(), "laptop", results, results.made)
-    assert found.verdicts == wanted.verdicts
-    assert [(row["claim"], row["outcome"]) for row in results.verdicts] == [("The finals are small", "holds")]
-    assert found.tables[0].markdown() == wanted.tables[0].markdown()
-    assert found.failures == wanted.failures == [(found.failures[0][0], "no luck")]
-    assert (found.command, found.versions, found.hardware) == ("the command", MADE.versions, MADE.hardware)
-    assert DATE in found.notes[0]
-    assert "published" in found.notes[0]
+def test_half_an_experiment_goes_on_elsewhere(half, whole, tmp_path):
+    rows, missing = collected(EXPERIMENT, "laptop", Results(half))
+    assert {run.names["stage"] for run in missing} == {REPORTED}
+    publish("own", "laptop", rows, tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    keep_known(elsewhere, load(tmp_path, "own", "laptop"))
+    known, still = collected(EXPERIMENT, "laptop", results_in(elsewhere))
+    assert names(still) == names(missing)
+    execute(elsewhere, distinct_specs(still))
+    assert len(list(elsewhere.glob("runs/*/spec.json"))) == 2 * SEEDS
+    rows, missing = collected(EXPERIMENT, "laptop", results_in(elsewhere))
+    assert missing == []
+    assert [row["final"] for row in rows[: len(known)]] == [row["final"] for row in known]
+    wanted = EXPERIMENT.collect(SEEDS, Results(whole))
+    same_reports(*(make_report(EXPERIMENT, "laptop", one, "") for one in (rows, wanted)))
 
 
-def test_only_what_is_read_is_kept(tmp_path):
-    make_runs(tmp_path)
-    path = publish(experiment(lean), "laptop", tmp_path, tmp_path, MADE, DATE)
-    content = json.loads(path.read_bytes())
-    assert "unread" not in path.read_text()
-    assert content["arrays"] == {}
-    assert path.stat().st_size < 800
-    results = load(tmp_path, "own", "laptop")
-    (one,) = results.of([spec(1)])
-    assert one["final"] == 1 / 3  # to the last digit
-    assert results.of([spec(2)]) == [None]
-    none, failure = results.failures([spec(0), spec(2)])
-    assert none is None
-    assert failure["error"] == "no luck"
-    assert "traceback" not in content["failures"]
+def test_runs_that_failed_elsewhere_are_made_again(whole, tmp_path):
+    rows = EXPERIMENT.collect(SEEDS, Results(whole))
+    keep_known(tmp_path, rows)
+    _, missing = collected(EXPERIMENT, "laptop", results_in(tmp_path))
+    assert names(missing) == [{name: row[name] for name in missing[0].names} for row in rows if "failed" in row]
 
 
-def test_what_was_not_published_is_an_error(tmp_path):
-    make_runs(tmp_path)
-    publish(experiment(lean), "laptop", tmp_path, tmp_path, MADE, DATE)
-    results = load(tmp_path, "own", "laptop")
-    (one,) = results.of([spec(1)])
-    with pytest.raises(ValueError, match="'nested' of a run is not published; make the report from the runs"):
-        one["nested"]
-    with pytest.raises(ValueError, match="'unread' of a run"):
-        one.get("unread")
-    with pytest.raises(ValueError, match="not all that a run has left"):
-        dict(one)
-    with pytest.raises(ValueError, match=r"'curve' of run \w+ \(1\) is not published in own-laptop"):
-        results.arrays(spec(1))
-    with pytest.raises(ValueError, match=r"'curve: mean' of run"):
-        results.reduced(spec(1), "curve", "mean", lambda arrays: {})
-    with pytest.raises(ValueError, match=r"run \w+ \(9\) is not published.*has changed since"):
-        results.of([spec(9)])
+def test_rows_that_a_folder_goes_on_from_are_not_lost(whole, tmp_path):
+    rows = EXPERIMENT.collect(SEEDS, Results(whole))
+    for given in (rows[:4], rows[:4], rows[:6]):
+        keep_known(tmp_path, given)
+        assert len(results_in(tmp_path).known) == len(given)
+    with pytest.raises(ValueError, match="goes on from 2 rows that are not in the table given; give another --out"):
+        keep_known(tmp_path, rows[2:])
+    assert len(results_in(tmp_path).known) == 6
 
 
-@pytest.mark.parametrize(
-    ("read", "answer"),
-    [
-        (lambda one: one.get("absent", 7), 7),
-        (lambda one: "absent" in one, False),
-        (lambda one: list(one), ["final", "nested", "unread"]),
-        (lambda one: dict(one)["final"], 1 / 3),
-        (lambda one: {**one}["nested"]["unread"], 1),
-        (lambda one: [len(value) for key, value in one.items() if key == "nested"], [2]),
-        (lambda one: (one or {"final": 1.0})["final"], 1 / 3),
-        (lambda one: one["nested"] is None, False),
-        (lambda one: one["nested"].get("absent"), None),
-        (lambda one: one["unread"][3], 3),
-    ],
-)
-def test_every_way_of_reading_is_noted(read, answer, tmp_path):
-    """What was asked once can be asked again, with the same answer."""
-    make_runs(tmp_path)
-    noting = RecordingResults(tmp_path)
-    (noted,) = noting.of([spec(1)])
-    assert read(noted) == answer
-    page = make_report(experiment(), "laptop", Results(tmp_path), MADE)
-    (again,) = PublishedResults(to_json(page, "laptop", noting, MADE, DATE, None)).of([spec(1)])
-    assert read(again) == answer
+def test_the_report_says_where_and_when_the_runs_were_made(whole):
+    rows = EXPERIMENT.collect(SEEDS, Results(whole))
+    origins = [
+        {"hardware": "processor: theirs; cores: 2", "versions": "numpy: 1.2", "date": "2026-01-02"},
+        {"hardware": "processor: ours; cores: 2", "versions": "numpy: 1.2; torch: 3", "date": "2026-03-04"},
+        {},
+    ]
+    known = [{**row, **origins[min(i, 2)]} for i, row in enumerate(rows)]
+    found = make_report(EXPERIMENT, "laptop", known, "")
+    assert found.hardware == {"processor": "theirs / ours", "cores": "2"}
+    assert found.versions == {"numpy": "1.2", "torch": "3"}
+    assert "The runs were made from 2026-01-02 to 2026-03-04." in found.notes
+    found = make_report(EXPERIMENT, "laptop", known[:1] + rows[1:], "")
+    assert "The runs were made on 2026-01-02." in found.notes
+    unknown = make_report(EXPERIMENT, "laptop", rows, "")
+    assert (unknown.hardware, unknown.versions) == ({}, {})
+    assert not any("were made" in note for note in unknown.notes)
 
 
-@pytest.mark.parametrize(("scale_of_difference", "digits"), [(1e-2, 4), (1e-5, 6), (1e-8, 9), (1e-13, None)])
-def test_arrays_have_as_many_digits_as_the_report_needs(scale_of_difference, digits, tmp_path):
-    make_runs(tmp_path, curve=lambda seed: 1.0 + scale_of_difference * (1.0 + seed / 3.0) * np.ones(5))
-
-    def differences(preset, results):
-        (specs,) = stages(preset, results)
-        rows = [{"over 1": results.arrays(one)["curve"][0] - 1.0} for one in specs[:2]]
-        return Analysis(tables=[report.Table("differences", [{"x": f"{row['over 1']:.1g}"} for row in rows])])
-
-    path = publish(experiment(differences), "laptop", tmp_path, tmp_path, MADE, DATE)
-    assert json.loads(path.read_bytes())["digits"] == digits
-
-
-def figure(rows, caption=""):
-    return report.Report("x", "x", plots=[report.Plot("plot", None, rows, caption)])
+def test_what_is_not_published_is_told_with_what_is(whole, tmp_path):
+    with pytest.raises(ValueError, match=r"own is not published at scale paper in .*\. There is: nothing\."):
+        load(tmp_path / "nowhere", "own", "paper")
+    rows = EXPERIMENT.collect(SEEDS, Results(whole))
+    publish("own", "smoke", rows, tmp_path)
+    publish("another-one", "paper", [{"final": 1.0}], tmp_path)
+    (tmp_path / "notes.csv").write_text("a\n1\n")
+    (tmp_path / "own-huge.csv").write_text("a\n1\n")
+    assert published(tmp_path) == [("another-one", "paper"), ("own", "smoke")]
+    with pytest.raises(ValueError, match=r"There is: another-one --scale paper, own --scale smoke\."):
+        load(tmp_path, "own", "laptop")
 
 
-@pytest.mark.parametrize(
-    ("rows", "same"),
-    [
-        ([{"x": 1.001, "y": np.nan, "mark": True}, {"x": 100.0, "y": np.inf, "mark": False}], True),
-        (
-            [{"x": 1.09, "y": np.nan, "mark": True}, {"x": 100.0, "y": np.inf, "mark": False}],
-            True,
-        ),  # a thousandth of 100
-        ([{"x": 1.2, "y": np.nan, "mark": True}, {"x": 100.0, "y": np.inf, "mark": False}], False),
-        ([{"x": 1.0, "y": np.nan, "mark": False}, {"x": 100.0, "y": np.inf, "mark": True}], False),
-        ([{"x": 1.0, "y": np.nan, "mark": True}, {"x": 100.0, "y": 1.0, "mark": False}], False),
-        ([{"x": 1.0, "y": np.nan, "mark": True}], False),
-        ([{"x": 1.0, "z": np.nan, "mark": True}, {"x": 100.0, "z": np.inf, "mark": False}], False),
-    ],
-)
-def test_figures_that_look_the_same(rows, same):
-    one = figure([{"x": 1.0, "y": np.nan, "mark": True}, {"x": 100.0, "y": np.inf, "mark": False}])
-    assert same_figures(one, figure(rows)) == same
-    assert not same_figures(one, figure(one.plots[0].data, "another caption"))
-    assert not same_figures(one, report.Report("x", "x"))
-
-
-def test_a_figure_needs_its_marks(tmp_path):
-    """Where a minimum is drawn, four digits may move it."""
-    make_runs(tmp_path, curve=lambda seed: np.array([1.0 + 1e-5, 1.0 + 2e-5, 1.0]))
-
-    def minimum(preset, results):
-        curve = results.arrays(spec(1))["curve"]
-        rows = [{"value": x, "least": i == int(curve.argmin())} for i, x in enumerate(curve.tolist())]
-        return Analysis(plots=[report.Plot("plot", None, rows)])
-
-    path = publish(experiment(minimum), "laptop", tmp_path, tmp_path, MADE, DATE)
-    assert json.loads(path.read_bytes())["digits"] == 6
-
-
-def test_an_analysis_that_is_no_function_of_the_runs_is_refused(tmp_path):
-    make_runs(tmp_path)
-    calls = iter(range(100))
-    with pytest.raises(ValueError, match="differs each time"):
-        publish(experiment(lambda p, r: Analysis(verdicts=[computed("n", next(calls), 5.0)])), "laptop", tmp_path,
-                tmp_path, MADE, DATE)  # fmt: skip
-    assert not list(tmp_path.glob("*.json*"))
-
-
-def test_reductions_are_kept_in_place_of_arrays(tmp_path):
-    make_runs(tmp_path)
-
-    def reduced(preset, results):
-        ends = results.reduced(spec(1), "curve", "end", lambda arrays: {"end": arrays["curve"][-2:] / 3.0})
-        rough = results.reduced(spec(1), "curve", "rough", lambda arrays: {"end": arrays["curve"] / 3.0}, exact=False)
-        return Analysis(verdicts=[computed("end", float(ends["end"][1]), 1.0)], notes=[str(rough["end"].shape)])
-
-    path = publish(experiment(reduced), "laptop", tmp_path, tmp_path, MADE, DATE)
-    assert set(json.loads(path.read_bytes())["arrays"]) == {"curve: end", "curve: rough"}
-    results = load(tmp_path, "own", "laptop")
-    assert results.reduced(spec(1), "curve", "end", dict)["end"].tolist() == [0.75 / 3.0, 1.0 / 3.0]
-    assert results.reduced(spec(1), "curve", "rough", dict)["end"][-1] == 0.3333
-
-
-def test_the_same_content_is_the_same_bytes(tmp_path):
-    make_runs(tmp_path)
-    for folder in ("a", "b"):
-        publish(experiment(), "laptop", tmp_path, tmp_path / folder, MADE, DATE)
-    assert (tmp_path / "a" / "own-laptop.json").read_bytes() == (tmp_path / "b" / "own-laptop.json").read_bytes()
-
-
-def test_a_thousand_curves_are_small_and_then_compressed(tmp_path):
-    rng = np.random.default_rng(0)
-    noting = RecordingResults(tmp_path)
-    prepare(tmp_path)
-    for seed in range(20):
-        writer = RunWriter(tmp_path, spec(seed))
-        writer.start("x")
-        writer.write_arrays("curve", curve=rng.normal(-100.0, 50.0, 5_000))
-        writer.finish({"final": rng.normal()})
-        (one,) = noting.of([spec(seed)])
-        assert one["final"] is not None
-        assert len(noting.arrays(spec(seed))["curve"]) == 5_000
-    (tmp_path / "own-laptop.json").write_text("the last one was small")
-    page = make_report(experiment(lambda *_: Analysis(), seeds=20), "laptop", RecordingResults(tmp_path), MADE)
-    path = write(to_json(page, "laptop", noting, MADE, DATE, 4), tmp_path)
-    assert path.name == "own-laptop.json.gz"
-    assert path.stat().st_size < 250_000
-    assert not (tmp_path / "own-laptop.json").exists()
-    assert gzip.decompress(path.read_bytes()).endswith(b"}\n")
-    curves = load(tmp_path, "own", "laptop").arrays(spec(7))["curve"]
-    np.testing.assert_allclose(curves, Results(tmp_path).arrays(spec(7))["curve"], rtol=5e-4)
-    assert published(tmp_path) == [("own", "laptop")]
+def test_a_table_under_a_wrong_name_is_told(whole, tmp_path):
+    path = publish("own", "laptop", EXPERIMENT.collect(SEEDS, Results(whole)), tmp_path)
+    path.rename(tmp_path / "own-paper.csv")
+    with pytest.raises(ValueError, match=r"own-paper\.csv has rows of another experiment or scale than its name says"):
+        load(tmp_path, "own", "paper")

@@ -1,4 +1,4 @@
-"""``experiment publish`` and ``report --published``, and what the package itself publishes."""
+"""``experiment publish``, ``run --from`` and ``report --published``, and what the package itself publishes."""
 
 from __future__ import annotations
 
@@ -6,52 +6,116 @@ import gzip
 import shutil
 
 import pytest
-from test_published import make_runs
+from own_experiment import EXPERIMENT, SELECTED, SHARED, specs_of
 
-from sb3_robust_be import cli, report
+from sb3_robust_be import cli
+from sb3_robust_be.experiments import run_units
 from sb3_robust_be.experiments.declared import load_declared
-from sb3_robust_be.experiments.parts import from_columns
-from sb3_robust_be.experiments.published import FOLDER, load, published
+from sb3_robust_be.experiments.experiment import Results
+from sb3_robust_be.experiments.find import collected
+from sb3_robust_be.experiments.publish import FOLDER, load, published
 
-OWN = """
-from test_published import experiment
-EXPERIMENT = experiment()
-"""
+OWN = "from own_experiment import EXPERIMENT\n"
+ENGINE = ("--executor", "serial", "--quiet")
 
 
 def command(*arguments):
     return cli.main(["experiment", *map(str, arguments)])
 
 
-def test_publish_and_report_from_the_command_line(tmp_path, capsys, monkeypatch):
-    own, to = tmp_path / "own.py", tmp_path / "published"
-    own.write_text(OWN)
-    assert command("publish", own, "--out", tmp_path, "--to", to) == 1
-    assert "own has at least 3 runs left at scale laptop" in capsys.readouterr().err
+@pytest.fixture
+def own(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    return path
+
+
+def made_in(out):
+    return len([*out.glob("own-laptop/runs/*/result.json"), *out.glob("own-laptop/runs/*/failed.json")])
+
+
+def beside(out):
+    """What stands beside a page: its figures' data and its tables."""
+    return {path.name: path.read_bytes() for path in out.iterdir() if path.suffix in (".csv", ".md")}
+
+
+def test_what_is_there_is_published(own, tmp_path, capsys):
+    to = tmp_path / "published"
+    assert command("publish", own, "--out", tmp_path) == 1
+    assert f"own has at least {SELECTED} runs left at scale laptop: " in capsys.readouterr().err
     assert not to.exists()
-    make_runs(tmp_path / "own-laptop")
-    made = ["--hardware", "processor=theirs", "GPU=a big one", "--versions", "numpy=1.2"]
-    assert command("publish", own, "--out", tmp_path, *made) == 0
-    assert capsys.readouterr().out.startswith(f"{to / 'own-laptop.json'} (")
-    assert str(tmp_path) not in (to / "own-laptop.json").read_text()
+    assert command("run", own, "--out", tmp_path, *ENGINE) == 1  # one run fails
+    assert made_in(tmp_path) == SELECTED - SHARED + 6
+    capsys.readouterr()
+    assert command("publish", own, "--out", tmp_path) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith(f"{to / 'own-laptop.csv'} (")
+    assert not printed.err
+    assert str(tmp_path) not in (to / "own-laptop.csv").read_text(encoding="utf-8")
+
+
+def test_a_report_from_a_table_alone(own, tmp_path, capsys):
+    command("run", own, "--out", tmp_path, *ENGINE)
+    assert command("report", own, "--out", tmp_path) == 0
+    assert command("publish", own, "--out", tmp_path, "--to", tmp_path / "to") == 0
     shutil.rmtree(tmp_path / "own-laptop")
-    monkeypatch.setattr(report, "versions", lambda: {"another": "2.0"})
-    assert command("report", own, "--out", tmp_path, "--from", to) == 0
-    page = (tmp_path / "reports-laptop-published" / "own.html").read_text(encoding="utf-8")
-    assert "sb3-robust-be experiment run own.py --scale laptop" in page
-    assert "another" not in page
-    assert all(word in page for word in ("numpy", "1.2", "a big one"))
+    assert command("report", own, "--out", tmp_path, "--from", tmp_path / "to") == 0
+    pages = tmp_path / "reports-laptop-published"
+    assert beside(pages / "own") == beside(tmp_path / "reports-laptop" / "own")
+    page = (pages / "own.html").read_text(encoding="utf-8")
+    assert f"sb3-robust-be experiment run {own} --scale laptop" in page
     assert "no luck" in page
     capsys.readouterr()
-    assert command("report", own, "--out", tmp_path, "--from", to, "--markdown") == 0
+    assert command("report", own, "--out", tmp_path, "--from", tmp_path / "to", "--markdown") == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("### Own (nowhere)\n\n- The finals are small: **holds** (0.3333; computed: below 1)\n")
-    assert "| 0.3333 | – | 1 |" in printed
+    assert printed.startswith("### Own (nowhere)\n\n- The capped are small: **holds** (0.35; computed: below 1)\n")
+    assert "| no cap | 0.2667 | 3 |" in printed
+
+
+def test_half_an_experiment_goes_on_on_another_machine(own, tmp_path, capsys):
+    """The missing runs alone are made there, and its report is that of a run without a break."""
+    here, there, once = (tmp_path / name for name in ("here", "there", "once"))
+    assert command("run", own, "--out", once, *ENGINE) == 1
+    folder, engine = here / "own-laptop", {"executor": "serial", "progress": False}
+    run_units([specs_of(3)], folder, **engine)
+    run_units([specs_of(3, EXPERIMENT.collect(3, Results(folder)))[:6]], folder, **engine)
+    first = made_in(here)
+    assert first == SELECTED - SHARED + 2, "the choice, and two of the runs that are reported"
+    capsys.readouterr()
+    assert command("publish", own, "--out", here, "--to", tmp_path) == 1
+    printed = capsys.readouterr()
+    assert "runs left at scale laptop" in printed.err
+    assert f"{tmp_path / 'own-laptop.csv'} (" in printed.out
+    assert command("report", own, "--from", tmp_path, "--out", tmp_path) == 1
+    again = f"sb3-robust-be experiment run {own} --scale laptop --from {tmp_path}"
+    assert capsys.readouterr().err.rstrip().endswith(again)
+
+    assert command("run", own, "--out", there, "--from", tmp_path, *ENGINE) == 1
+    assert made_in(there) == made_in(once) - first
+    # Nothing is left, with the table or without it.
+    assert command("run", own, "--out", there, "--from", tmp_path, *ENGINE) == 1
+    assert command("run", own, "--out", there, *ENGINE) == 1
+    assert made_in(there) == made_in(once) - first
+    capsys.readouterr()
+    assert command("status", own, "--out", there) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        f"own, selection runs: {SELECTED} done, 0 failed, 0 running, 0 left",
+        "own, reported runs: 8 done, 1 failed, 0 running, 0 left",
+    ]
+    for out in (there, once):
+        assert command("report", own, "--out", out) == 0
+    assert beside(there / "reports-laptop" / "own") == beside(once / "reports-laptop" / "own")
+    # What it publishes is the whole.
+    assert command("publish", own, "--out", there, "--to", there) == 0
+    assert command("publish", own, "--out", once, "--to", once) == 0
+    tables = [sorted(map(str, load(out, "own", "laptop"))) for out in (there, once)]
+    assert tables[0] == tables[1]
 
 
 def test_all_that_is_published(tmp_path, capsys):
     arguments = ["objectives", "--scale", "smoke", "--out", tmp_path]
-    assert command("run", *arguments, "--executor", "serial", "--quiet") == 0
+    assert command("run", *arguments, *ENGINE) == 0
     assert command("publish", *arguments, "--to", tmp_path / "to") == 0
     shutil.rmtree(tmp_path / "objectives-smoke")
     capsys.readouterr()
@@ -64,57 +128,44 @@ def test_all_that_is_published(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("name", "content", "says"),
     [
-        (None, "objectives is not published at scale paper in"),
-        (b"{", "is no published experiment, or damaged"),
-        (b"[]", "is no published experiment, or damaged"),
-        (b'{"format": 1, "experiment": "x", "scale": "y", "digits": 4, "arrays": []}', "is no published experiment"),
-        (b'{"format": 1}', "is no published experiment, or damaged"),
-        (b'{"format": 99}', "has format 99, not 1"),
+        ("objectives-paper.csv", None, "objectives is not published at scale paper in"),
+        ("objectives-paper.csv", b"", "is no table of results, or damaged"),
+        ("objectives-paper.csv", b"experiment,scale\nobjectives\n", "is no table of results, or damaged"),
+        ("objectives-paper.csv", b"a,b\n1,2\n", "has rows of another experiment or scale"),
+        (
+            "objectives-paper.csv.gz",
+            gzip.compress(b"experiment,scale\n" * 99)[:-9],
+            "is no table of results, or damaged",
+        ),
     ],
 )
-def test_files_that_cannot_be_used(content, says, tmp_path, capsys):
+@pytest.mark.parametrize("verb", ["report", "run"])
+def test_files_that_cannot_be_used(verb, name, content, says, tmp_path, capsys):
     if content is not None:
-        (tmp_path / "objectives-paper.json").write_bytes(content)
-    assert command("report", "objectives", "--scale", "paper", "--from", tmp_path, "--out", tmp_path) == 2
+        (tmp_path / name).write_bytes(content)
+    arguments = ["objectives", "--scale", "paper", "--from", tmp_path, "--out", tmp_path / "out"]
+    assert command(verb, *arguments) == 2
     error = capsys.readouterr().err.strip()
     assert says in error
     assert len(error.splitlines()) == 1
-
-
-@pytest.mark.parametrize("values", [[], [0.5, 0.25]])
-def test_a_run_with_too_few_or_too_many_values_is_damaged(values):
-    groups = [{"structure": [False, [["final", None]]], "runs": {"a": values}}]
-    with pytest.raises(ValueError, match=r"run a has (fewer|more) values than its structure"):
-        from_columns(groups, lambda value: value)
-
-
-def test_damaged_compressed_files(tmp_path, capsys):
-    data = bytearray(gzip.compress(b'{"format": 1}' * 100, mtime=0))
-    data[12] ^= 255
-    (tmp_path / "objectives-paper.json.gz").write_bytes(data)
-    assert command("report", "objectives", "--scale", "paper", "--from", tmp_path, "--out", tmp_path) == 2
-    assert "or damaged" in capsys.readouterr().err
-
-
-def test_what_the_runs_were_made_with_is_name_and_value(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        command("publish", "objectives", "--out", tmp_path, "--hardware", "H200")
-    assert "'H200' is not NAME=VALUE" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(("name", "scale"), published(FOLDER))
 def test_what_the_package_publishes_is_of_its_experiments(name, scale):
-    """Every run of the experiment as it is declared now is there."""
-    experiment, results = load_declared(name), load(FOLDER, name, scale)
-    specs = [spec for stage in experiment.stages(experiment.preset(scale), results) for spec in stage]
-    ended = zip(results.of(specs), results.failures(specs), strict=True)
-    assert all((one is None) != (failure is None) for one, failure in ended)
-    assert results.made.command == f"sb3-robust-be experiment run {name} --scale {scale}"
+    """Every run of the experiment as it is declared now is there, and no other; each says where it was made."""
+    experiment, rows = load_declared(name), load(FOLDER, name, scale)
+    found, missing = collected(experiment, scale, Results("nowhere", rows))
+    assert (len(found), missing) == (len(rows), [])
+    runs = experiment.plan(experiment.preset(scale), rows)
+    named = {tuple(str(row.get(column)) for column in runs[0].names) for row in rows}
+    assert len(named) == len(runs)
+    assert all(row["hardware"] and row["versions"] and row["date"].startswith("20") for row in rows)
 
 
 def test_the_published_files_are_small():
     sizes = [path.stat().st_size for path in FOLDER.iterdir()]
-    assert max(sizes) < 1_000_000
+    assert max(sizes) < 1_200_000
     assert sum(sizes) < 5_000_000

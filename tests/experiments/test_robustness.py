@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_results import Made
+from made_rows import made_rows
 
 from sb3_robust_be.evaluation import Outcome, holm, welch_t
 from sb3_robust_be.experiments.control import make_agent
 from sb3_robust_be.experiments.declared import robustness
 from sb3_robust_be.experiments.declared import robustness_report as made
 from sb3_robust_be.experiments.declared.robustness import ALTERNATIVES, CLIFF, ONE_HOT, PRESETS, STATED
-from sb3_robust_be.experiments.experiment import Results
+from sb3_robust_be.experiments.experiment import REPORTED, SELECTION
 from sb3_robust_be.experiments.specs import dumps
 
 HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
@@ -32,7 +32,9 @@ def lost(values, n):
 
 
 def test_laptops_runs_are_as_many_as_it_says():
-    (specs,) = robustness._stages(LAPTOP, Results("nowhere"))
+    planned = robustness.EXPERIMENT.plan(LAPTOP, [])
+    assert {run.names["stage"] for run in planned} == {REPORTED}
+    specs = [run.spec for run in planned]
     steps = sum(spec["steps"] for spec in specs)
     assert f"{steps / 1e6:.1f} million agent-steps" in LAPTOP.note
     assert steps <= 45_000_000
@@ -46,7 +48,7 @@ def test_laptops_runs_are_as_many_as_it_says():
 @pytest.mark.parametrize("key", LAPTOP.domains)
 def test_every_variant_is_one_change_of_its_default(key):
     part = replace(LAPTOP, squared_on=(CLIFF, ONE_HOT)).part(key)
-    specs = {c.label: part.specs(key, c, {"learning_rate": 0.5}, [0])[0] for c in part.contenders}
+    specs = {c.label: part.runs(REPORTED, key, c, {"learning_rate": 0.5}, [0])[0].spec for c in part.contenders}
     ours = [*ALTERNATIVES, *STATED] if key in (CLIFF, ONE_HOT) else [*ALTERNATIVES]
     expected = ["qrc_huber", *(f"qrc_huber, {name}" for name in ours)]
     if key in (CLIFF, ONE_HOT):
@@ -67,18 +69,22 @@ def test_every_variant_is_one_change_of_its_default(key):
 def test_every_variant_can_be_trained():
     part = LAPTOP.part(ONE_HOT)
     for contender in part.contenders:
-        (spec,) = part.specs(ONE_HOT, contender, {"learning_rate": 0.5}, [0])
-        make_agent({**spec, "compile": False})
+        (run,) = part.runs(REPORTED, ONE_HOT, contender, {"learning_rate": 0.5}, [0])
+        make_agent({**run.spec, "compile": False})
 
 
 def test_papers_step_sizes_are_chosen_on_other_seeds():
     preset = replace(PRESETS["paper"], domains=(CLIFF, "acrobot"), seeds=2, selection_seeds=1)
 
-    def rule(spec):
-        rate = spec["arguments"]["learning_rate"]
-        return {"final": -abs(np.log2(rate) + (9 if "Cliff" in spec["env"] else 11)), "diverged_at": None}
+    def rule(run):
+        rate = run.spec["arguments"]["learning_rate"]
+        return {"final": -abs(np.log2(rate) + (9 if "Cliff" in run.spec["env"] else 11)), "diverged_at": None}
 
-    selection, reported = robustness._stages(preset, Made(rule))
+    plan = robustness.EXPERIMENT.plan
+    everything = plan(preset, made_rows(plan, preset, rule))
+    selection, reported = (
+        [run.spec for run in everything if run.names["stage"] == stage] for stage in (SELECTION, REPORTED)
+    )
     cliff, acrobot = (len(preset.part(key).contenders) for key in preset.domains)
     assert (len(selection), len(reported)) == (6 * (cliff + acrobot), 2 * (cliff + acrobot))
     assert {spec["seed"] for spec in selection} == {10_000}
@@ -192,13 +198,14 @@ def test_the_experiment_takes_scales_and_the_one_hot_default_from_where_they_are
     preset = replace(LAPTOP, seeds=8, squared_on=(CLIFF, ONE_HOT))
     jitter = np.random.default_rng(0).normal(size=8)
 
-    def rule(spec):
+    def rule(run):
+        spec = run.spec
         base = {"dqn": 0.0, "qrc_huber": -300.0, "qrc": -900.0}[spec["algorithm"]]
         one_hot = 50.0 if spec["env_kwargs"] else 0.0
         tanh = 150.0 if spec["arguments"].get("projection") == "smooth_huber" else 0.0
         return {"final": base + one_hot + tanh + jitter[spec["seed"]], "diverged_at": None}
 
-    analysis = robustness.EXPERIMENT.analyse(preset, Made(rule))
+    analysis = robustness.EXPERIMENT.analyse(preset, made_rows(robustness.EXPERIMENT.plan, preset, rule))
     # 150 is within a fifth of 1000, on Cliff World and Mountain Car, and not of 500.
     *unchanged, against_dqn = analysis.verdicts
     assert against_dqn.outcome is HOLDS

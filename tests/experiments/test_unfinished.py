@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import survival_env
 from made_results import Made
+from sb3_robust_be.experiments.parts import Part
 from survival_env import ENDLESS, SurvivalEnv, drawn_lengths
 
 from sb3_robust_be import cli
@@ -27,7 +28,6 @@ from sb3_robust_be.experiments.control import (
 from sb3_robust_be.experiments.control_grid import Contender, ControlPreset
 from sb3_robust_be.experiments.declared.control_report import control_analysis
 from sb3_robust_be.experiments.experiment import Results
-from sb3_robust_be.experiments.parts import Part
 from sb3_robust_be.experiments.specs import loads
 from sb3_robust_be.experiments.store import run_directory
 from sb3_robust_be.population import Population

@@ -10,9 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from sb3_robust_be.experiments import run_units
+from sb3_robust_be.experiments import load_results, run_units
 from sb3_robust_be.experiments.control import SINGLE, control_spec
-from sb3_robust_be.experiments.experiment import Results
 
 FILE = Path(__file__).with_suffix(".json")
 ENV, STEPS, SEEDS = "CartPole-v1", 20_000, range(1_000, 1_030)
@@ -39,7 +38,7 @@ def main(folder: str) -> None:
     }
     run_units([[spec] for own in specs.values() for spec in own], folder)
     found = {
-        name: {key: [result[key] for result in Results(folder).of(own) if result] for key in ("final", "auc")}
+        name: {key: [result[key] for result in load_results(folder, own) if result] for key in ("final", "auc")}
         for name, own in specs.items()
     }
     FILE.write_text(

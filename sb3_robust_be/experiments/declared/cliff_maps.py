@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from sb3_robust_be import report
+from sb3_robust_be.envs.cliff_world import MOVES, N_STATES
 from sb3_robust_be.evaluation import bootstrap_interval, fails_more
 from sb3_robust_be.experiments.cliff_maps import TRAIN, reaches_goal
-from sb3_robust_be.experiments.control import control_spec, load_finals, lowest_for_failed
+from sb3_robust_be.experiments.control import control_spec, lowest_for_failed
 from sb3_robust_be.experiments.declared.cliff_mechanism import UNCORRECTED, add_mechanism
 from sb3_robust_be.experiments.declared.control_report import unfinished_notes
 from sb3_robust_be.experiments.domains import DOMAINS, own_arguments, shared_arguments
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results
-from sb3_robust_be.experiments.specs import Spec
+from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Results, Run
+from sb3_robust_be.experiments.rows import Row, Rows, rounded
 
 DOMAIN = DOMAINS["cliff-world"]
 CONTENDERS: dict[str, tuple[str, dict[str, float]]] = {
@@ -41,64 +42,84 @@ class CliffPreset:
     compile: bool = True
 
 
-def _specs(preset: CliffPreset) -> dict[str, list[Spec]]:
-    return {
-        name: [
+def _plan(preset: CliffPreset, rows: Rows) -> list[Run]:
+    setting = {"learning_rate": preset.learning_rate}
+    return [
+        Run(
+            {
+                "stage": REPORTED,
+                "domain": f"cliff-world, {preset.observation}",
+                "contender": name,
+                "setting": setting,
+                "seed": seed,
+                "steps": preset.steps,
+            },
             control_spec(
                 algorithm,
                 DOMAIN.env,
                 preset.steps,
                 seed,
-                {
-                    **shared_arguments(DOMAIN),
-                    **own_arguments(DOMAIN, algorithm),
-                    **further,
-                    "learning_rate": preset.learning_rate,
-                },
+                {**shared_arguments(DOMAIN), **own_arguments(DOMAIN, algorithm), **further, **setting},
                 env_kwargs={"observation": preset.observation},
                 compile=preset.compile,
                 function=TRAIN,
             )
-            | {"trace": preset.trace_points}
-            for seed in range(preset.seeds)
-        ]
+            | {"trace": preset.trace_points},
+        )
         for name, (algorithm, further) in CONTENDERS.items()
-    }
+        for seed in range(preset.seeds)
+    ]
 
 
-def _stages(preset: CliffPreset, results: Results) -> Iterator[list[Spec]]:
-    yield [spec for specs in _specs(preset).values() for spec in specs]
+_TRACE = "trace, "
 
 
-def _analyse(preset: CliffPreset, results: Results) -> Analysis:
-    specs = _specs(preset)
-    finals = {name: load_finals(results, own) for name, own in specs.items()}
-    tables = {name: _tables(results, own) for name, own in specs.items()}
-    solved = {name: _solved(of, preset.seeds) for name, of in tables.items()}
+def _measure(run: Run, results: Results) -> list[Row]:
+    result = results.result(run.spec)
+    assert result is not None
+    row = {name: result[name] for name in ("final", "diverged_at")}
+    if result["diverged_at"] is None:
+        learned, trace = results.arrays(run.spec, "tables"), results.arrays(run.spec, "trace")
+        row |= {"reaches_goal": reaches_goal(learned["q"]), "q": rounded(learned["q"]), "h": rounded(learned["h"])}
+        row |= {_TRACE + name: rounded(trace[name]) for name in trace}
+    return [row]
+
+
+def _by_seed(preset: CliffPreset, rows: Rows) -> dict[str, list[Row]]:
+    """Rows by contender, empty for runs without one."""
+    found = {(row["contender"], row["seed"]): row for row in rows}
+    return {name: [found.get((name, seed), {}) for seed in range(preset.seeds)] for name in CONTENDERS}
+
+
+def _analyse(preset: CliffPreset, rows: Rows) -> Analysis:
+    by_name = _by_seed(preset, rows)
+    finals = {name: np.array([row.get("final", np.nan) for row in own], float) for name, own in by_name.items()}
+    learned = {name: {i: row for i, row in enumerate(own) if "q" in row} for name, own in by_name.items()}
+    solved = {name: np.array([row.get("reaches_goal", False) for row in own]) for name, own in by_name.items()}
     scores = lowest_for_failed(finals)
     rng = np.random.default_rng(0)
-    rows = [
+    outcomes = [
         {
             "algorithm": name,
             "greedy policy reaches the goal": f"{solved[name].sum()} of {preset.seeds}",
             "return, last 25 % of steps": bootstrap_interval(scores[name], rng=rng),
-            **_sizes([of["h"] for of in own.values()]),
+            **_sizes([_of_cells(row["h"]) for row in own.values()]),
         }
-        for name, own in tables.items()
+        for name, own in learned.items()
     ]
     caption = "A seed that failed or diverged does not reach the goal; its return counts as the lowest, its h not."
     claim = "QRC's greedy policy misses the goal in more seeds than QRC-Huber's"
     analysis = Analysis(
-        tables=[report.Table("outcomes", rows, caption)],
+        tables=[report.Table("outcomes", outcomes, caption)],
         verdicts=[fails_more(claim, ~solved["qrc"], ~solved["qrc_huber"])],
         notes=unfinished_notes(results, [(DOMAIN.name, name, own) for name, own in specs.items()]),
     )
-    mapped = {name: tables[name][_median_seed(scores[name], list(tables[name]))] for name in MAPPED if tables[name]}
+    mapped = {name: learned[name][_median_seed(scores[name], list(learned[name]))] for name in MAPPED if learned[name]}
     if mapped:
-        q, h = ({name: of[part] for name, of in mapped.items()} for part in ("q", "h"))
+        q, h = ({name: _of_cells(row[part]) for name, row in mapped.items()} for part in ("q", "h"))
         caption = "The seed with the median return of each algorithm, of those that neither failed nor diverged."
         analysis.plots.append(report.grid_map("cliff-world", q, h, caption=caption))
-    traces = {name: [results.arrays(specs[name][i], "trace") for i in own] for name, own in tables.items()}
+    traces = {name: [_trace(row) for row in own.values()] for name, own in learned.items()}
     add_mechanism(analysis, traces, scores, solved, rng)
     analysis.plots.append(
         report.distributions("distributions", {DOMAIN.name: finals}, measure="return, last 25 % of steps", rng=rng)
@@ -106,15 +127,16 @@ def _analyse(preset: CliffPreset, results: Results) -> Analysis:
     return analysis
 
 
-def _tables(results: Results, specs: Sequence[Spec]) -> dict[int, dict[str, np.ndarray]]:
-    """By seed, of the runs that neither failed nor diverged."""
-    done = enumerate(results.of(specs))
-    return {i: results.arrays(specs[i], "tables") for i, one in done if one is not None and one["diverged_at"] is None}
+def _of_cells(values: np.ndarray) -> np.ndarray:
+    """A row's list as a table, shape (cells, actions)."""
+    return np.asarray(values).reshape(N_STATES, len(MOVES))
 
 
-def _solved(tables: Mapping[int, Mapping[str, np.ndarray]], seeds: int) -> np.ndarray:
-    """Whether each seed's greedy policy reaches the goal; one without tables does not."""
-    return np.array([i in tables and reaches_goal(tables[i]["q"]) for i in range(seeds)])
+def _trace(row: Row) -> dict[str, np.ndarray]:
+    """A row's lists by name: one number per point, or per point and group of transitions."""
+    points = len(row[_TRACE + "step"])
+    lists = {name.removeprefix(_TRACE): np.asarray(x) for name, x in row.items() if name.startswith(_TRACE)}
+    return {name: x if x.size == points else x.reshape(points, -1) for name, x in lists.items()}
 
 
 def _sizes(h: Sequence[np.ndarray]) -> dict[str, float | None]:
@@ -145,7 +167,8 @@ EXPERIMENT = Experiment(
         "laptop": CliffPreset(seeds=30, steps=30_000),
         "paper": CliffPreset(seeds=100, steps=50_000),
     },
-    stages=_stages,
+    plan=_plan,
+    measure=_measure,
     analyse=_analyse,
     readings=(
         Reading(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, areas, finals, stages
+from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, measure, plan, read
 from sb3_robust_be.experiments.declared import contenders as c
 from sb3_robust_be.experiments.declared.control_claims import control_verdicts
 from sb3_robust_be.experiments.declared.control_report import control_analysis
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results
+from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading
+from sb3_robust_be.experiments.rows import Rows
 
 DOMAINS = ("acrobot", "cart-pole", "cliff-world", "lunar-lander", "mountain-car")
 CHEAP = ("acrobot", "cart-pole", "cliff-world", "mountain-car")
@@ -59,9 +60,10 @@ PRESETS = {
 }
 
 
-def _analyse(preset: ControlPreset, results: Results) -> Analysis:
-    analysis = control_analysis(preset, results)
-    analysis.verdicts = control_verdicts(finals(preset, results), areas(preset, results))
+def _analyse(preset: ControlPreset, rows: Rows) -> Analysis:
+    results = read(preset, rows)
+    analysis = control_analysis(results)
+    analysis.verdicts = control_verdicts(results.finals, results.areas)
     return analysis
 
 
@@ -77,7 +79,8 @@ EXPERIMENT = Experiment(
         "By the area under the learning curve, too, QRC-Huber is above DQN.",
     ),
     presets=PRESETS,
-    stages=stages,
+    plan=plan,
+    measure=measure,
     analyse=_analyse,
     readings=(
         Reading(

@@ -10,32 +10,31 @@ import numpy as np
 
 from sb3_robust_be import report
 from sb3_robust_be.evaluation import Interval, Outcome, Verdict, bootstrap_interval, failed, holm, worst_decile_mean
-from sb3_robust_be.experiments.control import CURVE_POINTS, load_unfinished, lowest_for_failed
-from sb3_robust_be.experiments.control_grid import ControlPreset, areas, cells, curves, finals, selection_scores
-from sb3_robust_be.experiments.experiment import Analysis, Results
+from sb3_robust_be.experiments.control import CURVE_POINTS, lowest_for_failed
+from sb3_robust_be.experiments.control_grid import ControlPreset, ControlResults, selection_scores
+from sb3_robust_be.experiments.experiment import Analysis
 from sb3_robust_be.experiments.grids import settings_of
-from sb3_robust_be.experiments.specs import Spec
+from sb3_robust_be.experiments.rows import Rows
 
 MEASURE = "return per step, last 25 % of steps"
 LOST = 0.1
 """Share of runs without a return above which the other runs don't speak for all"""
 
 
-def control_analysis(preset: ControlPreset, results: Results) -> Analysis:
+def control_analysis(results: ControlResults) -> Analysis:
     """Distributions over seeds, learning curves, sensitivity to the step size, and a table.
 
-    :param preset: The experiment's size.
-    :param results: All of whose runs have ended.
+    :param results: Of all runs.
     :return: Without verdicts.
     """
     rng = np.random.default_rng(0)
-    scores = finals(preset, results)
+    preset = results.preset
     steps = {preset.domain(key).name: _points(preset.steps_of(key)) for key in preset.domains}
     plots = [
-        report.distributions("distributions", scores, measure=MEASURE, rng=rng),
-        report.learning_curves("learning-curves", curves(preset, results), steps, measure="return per step", rng=rng),
+        report.distributions("distributions", results.finals, measure=MEASURE, rng=rng),
+        report.learning_curves("learning-curves", results.curves, steps, measure="return per step", rng=rng),
     ]
-    sensitivities = _sensitivities(preset, results)
+    sensitivities = _sensitivities(results)
     if sensitivities:
         plots.append(
             report.sensitivity(
@@ -47,19 +46,21 @@ def control_analysis(preset: ControlPreset, results: Results) -> Analysis:
                 caption="Selection seeds; other settings at their best for each step size.",
             )
         )
-    own = [(preset.domain(key).name, label, cell.specs) for (key, label), cell in cells(preset, results).items()]
-    notes = [*_sizes(preset), *unfinished_notes(results, own), *([preset.note] if preset.note else [])]
-    return Analysis(plots=plots, tables=[returns_table(preset, results, rng)], notes=notes)
+    notes = [*_sizes(preset), *unfinished_notes([results]), *([preset.note] if preset.note else [])]
+    return Analysis(plots=plots, tables=[returns_table(results, rng)], notes=notes)
 
 
-def unfinished_notes(results: Results, runs: Iterable[tuple[str, str, Sequence[Spec]]]) -> list[str]:
+def unfinished_notes(results: Iterable[ControlResults]) -> list[str]:
     """Which returns are bounds, since the episode in which a run stopped counts with its return so far.
 
-    :param results: Of the runs.
-    :param runs: Domain, label and specs of each contender.
+    :param results: Of all runs, or several parts of them.
     :return: One sentence, or none where there are no such runs.
     """
-    counts = [(domain, label, int(load_unfinished(results, specs).sum()), len(specs)) for domain, label, specs in runs]
+    counts = [
+        (part.preset.domain(key).name, label, sum(bool(row.get("unfinished")) for row in own), len(own))
+        for part in results
+        for (key, label), own in part.reported.items()
+    ]
     found = [f"{n} of {of} of {report.label(label)} ({domain})" for domain, label, n, of in counts if n]
     if not found:
         return []
@@ -75,7 +76,7 @@ def _sizes(preset: ControlPreset) -> list[str]:
         f"{preset.domain(key).name} {preset.steps_of(key)} steps, {len(preset.reported_seeds(key))} seeds"
         for key in preset.domains
     ]
-    chosen = any(len(settings_of(dict(contender.grid))) > 1 for contender in preset.contenders)
+    chosen = any(len(settings_of(contender.grid)) > 1 for contender in preset.contenders)
     counts = sorted({len(preset.selecting_seeds(key)) for key in preset.domains} - {0}) if chosen else []
     return [
         *([f"Settings were chosen on {' or '.join(map(str, counts))} other seeds, from 10 000 on."] if counts else []),
@@ -90,17 +91,16 @@ def _points(steps: int) -> np.ndarray:
     return (np.arange(points) + 0.5) * steps / points
 
 
-def returns_table(preset: ControlPreset, results: Results, rng: np.random.Generator) -> report.Table:
+def returns_table(results: ControlResults, rng: np.random.Generator) -> report.Table:
     """One row per domain and contender. Cells of contenders without any return are empty.
 
-    :param preset: The experiment's size.
-    :param results: All of whose runs have ended.
+    :param results: Of all runs.
     :param rng: For the intervals.
     """
-    scores, area = finals(preset, results), areas(preset, results)
+    preset, scores, area = results.preset, results.finals, results.areas
     rows: list[dict[str, Any]] = []
-    in_order = sorted(cells(preset, results).items(), key=lambda item: preset.domains.index(item[0][0]))
-    for (key, label), cell in in_order:
+    in_order = sorted(results.reported.items(), key=lambda item: preset.domains.index(item[0][0]))
+    for (key, label), own in in_order:
         name = preset.domain(key).name
         values = _imputed(scores[name], label)
         rows.append(
@@ -111,10 +111,10 @@ def returns_table(preset: ControlPreset, results: Results, rng: np.random.Genera
                 "median": None if values is None else float(np.median(values)),
                 "worst decile": None if values is None else float(worst_decile_mean(values)),
                 "AUC": _mean(_imputed(area[name], label), rng),
-                **_lost(results.of(cell.specs)),
-                "unfinished": int(load_unfinished(results, cell.specs).sum()),
-                "seeds": len(cell.specs),
-                "setting": ", ".join(f"{name}={_short(x)}" for name, x in cell.setting.items()),
+                **_lost(own),
+                "unfinished": sum(bool(row.get("unfinished")) for row in own),
+                "seeds": len(own),
+                "setting": ", ".join(f"{name}={_short(x)}" for name, x in results.settings[key, label].items()),
             }
         )
     caption = f"{MEASURE}, at the chosen setting, on fresh seeds. AUC: mean return per step over all steps."
@@ -130,14 +130,14 @@ def _mean(values: np.ndarray | None, rng: np.random.Generator) -> Interval | Non
     return None if values is None else bootstrap_interval(values, np.mean, rng=rng)
 
 
-def _lost(results: Sequence[dict[str, Any] | None]) -> dict[str, int]:
-    ended = [result for result in results if result is not None]
-    healthy = [result for result in ended if result["diverged_at"] is None]
+def _lost(rows: Rows) -> dict[str, int]:
+    ended = [row for row in rows if "final" in row]
+    healthy = [row for row in ended if row.get("diverged_at") is None]
     # Of version 0.1, which left unfinished episodes out; by now whoever has not diverged has a return.
-    without = sum(not np.isfinite(result["final"]) for result in healthy)
+    without = sum(not np.isfinite(row["final"]) for row in healthy)
     return {
         "diverged": len(ended) - len(healthy),
-        "crashed": len(results) - len(ended),
+        "crashed": len(rows) - len(ended),
         **({"no return": without} if without else {}),
     }
 
@@ -186,22 +186,21 @@ def _short(value: Any) -> str:
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _sensitivities(preset: ControlPreset, results: Results) -> dict[str, dict[str, dict[float, np.ndarray]]]:
+def _sensitivities(results: ControlResults) -> dict[str, dict[str, dict[float, np.ndarray]]]:
     """By domain, label and step size: the best over the other settings on the selection seeds."""
+    preset = results.preset
     found: dict[str, dict[str, dict[float, np.ndarray]]] = {}
     for key in filter(preset.selecting_seeds, preset.domains):
         for contender in preset.contenders:
-            settings = settings_of(dict(contender.grid))
             if len(contender.grid.get("learning_rate", ())) < 2:
                 continue
-            means = selection_scores(preset, key, contender, results)
-            specs = list(preset.selection_specs(key, contender).values())
+            runs = results.selection[key, contender.label]
+            means = selection_scores(runs)
             best: dict[float, int] = {}
-            for i, setting in enumerate(settings):
+            for i, setting in enumerate(settings_of(contender.grid)):
                 rate = setting["learning_rate"]
                 if rate not in best or means[i] > means[best[rate]]:
                     best[rate] = i
             own = found.setdefault(preset.domain(key).name, {}).setdefault(contender.label, {})
-            for rate, i in best.items():
-                own[rate] = np.array([np.nan if r is None else r["final"] for r in results.of(specs[i])])
+            own |= {rate: runs[i] for rate, i in best.items()}
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sb3_robust_be import report
 from sb3_robust_be.evaluation import Verdict
 from sb3_robust_be.experiments.declared.control_report import holm_adjusted
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results
+from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
 from sb3_robust_be.experiments.linear_problems import Case
-from sb3_robust_be.experiments.linear_runs import Target, solve_spec
+from sb3_robust_be.experiments.linear_runs import Target, measure, solve_spec
 from sb3_robust_be.experiments.linear_verdicts import geometric_mean, lower_ratio
-from sb3_robust_be.experiments.specs import Spec
+from sb3_robust_be.experiments.rows import Rows
 
 METRICS = {"msve": "MSVE", "mave": "MAVE"}
 SLIGHTLY = 1.5
@@ -61,37 +61,52 @@ class DrawsPreset:
 PRESETS = {"smoke": DrawsPreset(2), "laptop": DrawsPreset(30), "paper": DrawsPreset(100)}
 
 
-def specs_of(preset: DrawsPreset) -> dict[str, list[Spec]]:
-    """
+def plan(preset: DrawsPreset, rows: Rows) -> list[Run]:
+    """All runs at once: for each case a run per draw, or one where nothing is drawn.
+
     :param preset: The size.
-    :return: By case: a run per draw, or one where nothing is drawn.
+    :param rows: Of no consequence here.
     """
-    return {
-        case.label: [solve_spec(case.draw(i), TARGETS) for i in range(preset.draws if case.random_features else 1)]
+    return [
+        Run({"stage": REPORTED, "domain": case.label, "seed": i}, solve_spec(case.draw(i), TARGETS))
         for case in CASES
+        for i in range(preset.draws if case.random_features else 1)
+    ]
+
+
+#: By case, objective's label and column: what the draws have, in their order.
+Columns = Mapping[str, Mapping[str, Mapping[str, NDArray[np.float64]]]]
+
+
+def columns_of(rows: Rows) -> Columns:
+    """
+    :param rows: Of runs of :func:`~sb3_robust_be.experiments.linear_runs.solve_spec`.
+    :return: What the runs that are done have found.
+    """
+    found: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+    for row in sorted((row for row in rows if "failed" not in row), key=lambda row: int(row["seed"])):
+        found.setdefault(row["domain"], {}).setdefault(row["contender"], []).append(row)
+    names = (*(f"{metric}_relative" for metric in METRICS), "unique", "largest_error")
+    return {
+        case: {label: {name: np.array([row[name] for row in own]) for name in names} for label, own in of.items()}
+        for case, of in found.items()
     }
 
 
-def stages(preset: DrawsPreset, results: Results) -> Iterator[list[Spec]]:
-    """All runs at once."""
-    yield [spec for specs in specs_of(preset).values() for spec in specs]
-
-
-def relative_errors(specs: Mapping[str, list[Spec]], results: Results) -> dict[str, dict[str, dict[str, Any]]]:
+def relative_errors(columns: Columns, cases: Sequence[Case]) -> dict[str, dict[str, dict[str, Any]]]:
     """:data:`Relative`, of the runs that are done.
 
-    :param specs: By case; runs of :func:`~sb3_robust_be.experiments.linear_runs.solve_spec`.
+    :param columns: Of :func:`columns_of`.
+    :param cases: In the order of figures and tables.
     """
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for case, own in specs.items():
-        done = [result["points"] for result in results.of(own) if result is not None]
-        labels = [target["label"] for target in own[0]["arguments"]["targets"]]
-        if done:
-            found[case] = {
-                metric: {label: np.array([run[label][f"{metric}_relative"] for run in done]) for label in labels}
-                for metric in METRICS
-            }
-    return found
+    return {
+        case.label: {
+            metric: {label: own[f"{metric}_relative"] for label, own in columns[case.label].items()}
+            for metric in METRICS
+        }
+        for case in cases
+        if case.label in columns
+    }
 
 
 def verdicts(relative: Relative) -> list[Verdict]:
@@ -150,35 +165,36 @@ def error_bars(name: str, relative: Relative, caption: str) -> report.Plot:
     return report.bars(name, panels, measure="error ÷ least representable", log=True, caption=caption)
 
 
-def error_table(name: str, relative: Relative, specs: Mapping[str, list[Spec]], results: Results) -> report.Table:
+def error_table(name: str, relative: Relative, columns: Columns) -> report.Table:
     """Geometric means with intervals, and how many of the minimisers are unique.
 
     :param name: Of the table.
     :param relative: By case, metric and objective.
+    :param columns: Of :func:`columns_of`.
     """
     rows = []
     for case, own in relative.items():
-        done = [result["points"] for result in results.of(specs[case]) if result is not None]
         for label in own["msve"]:
+            draws = columns[case][label]
             row: dict[str, Any] = {"problem": case, "objective": report.label(label)}
             row |= {title: geometric_mean(own[metric][label]) for metric, title in METRICS.items()}
-            row |= {"draws": len(done), "unique": sum(run[label]["unique"] for run in done)}
-            row["largest |δ|"] = float(np.median([run[label]["largest_error"] for run in done]))
+            row |= {"draws": len(draws["unique"]), "unique": int(draws["unique"].sum())}
+            row["largest |δ|"] = float(np.median(draws["largest_error"]))
             rows.append(row)
     caption = "Errors relative to the least representable: geometric mean over draws, 95 % interval; median |δ|."
     return report.Table(name, rows, caption=caption)
 
 
-def _analyse(preset: DrawsPreset, results: Results) -> Analysis:
-    specs = specs_of(preset)
-    relative = relative_errors(specs, results)
+def _analyse(preset: DrawsPreset, rows: Rows) -> Analysis:
+    columns = columns_of(rows)
+    relative = relative_errors(columns, CASES)
     if not relative:
         return Analysis(notes=["Every run has failed."])
     caption = f"Fixed points over {preset.draws} draws of the random features; bars begin at the best representable."
     return Analysis(
         verdicts=verdicts(relative),
         plots=[error_bars("fixed-points", relative, caption)],
-        tables=[error_table("errors", relative, specs, results)],
+        tables=[error_table("errors", relative, columns)],
         notes=[
             "The paper draws each network once; laptop has 30 draws, paper 100. Minima are exact. Baird is left out, "
             "as in the paper: its true values can be represented.",
@@ -197,7 +213,8 @@ EXPERIMENT = Experiment(
         "The MSBE is better on the random walks, the robust objectives only slightly worse.",
     ),
     presets=PRESETS,
-    stages=stages,
+    plan=plan,
+    measure=measure,
     analyse=_analyse,
     readings=(
         Reading(

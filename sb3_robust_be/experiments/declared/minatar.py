@@ -9,10 +9,11 @@ import numpy as np
 from sb3_robust_be import report
 from sb3_robust_be.evaluation import Verdict, bootstrap_interval, greater, scaled_returns
 from sb3_robust_be.experiments.control import lowest_for_failed
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, finals, stages
+from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, measure, plan, read
 from sb3_robust_be.experiments.declared.control_report import control_analysis, holm_adjusted
 from sb3_robust_be.experiments.domains import Domain
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results
+from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading
+from sb3_robust_be.experiments.rows import Rows
 
 GAMES = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
 STEPS = 5_000_000
@@ -97,19 +98,20 @@ PRESETS = {
 }
 
 
-def analyse(preset: ControlPreset, results: Results) -> Analysis:
-    analysis = control_analysis(preset, results)
-    by_game = {game: lowest_for_failed(own) for game, own in finals(preset, results).items()}
+def analyse(preset: ControlPreset, rows: Rows) -> Analysis:
+    results = read(preset, rows)
+    analysis = control_analysis(results)
+    by_game = {game: lowest_for_failed(own) for game, own in results.finals.items()}
     labels = [contender.label for contender in preset.contenders]
     runs = {label: {game: own[label] for game, own in by_game.items()} for label in labels}
     scaled = scaled_returns(runs, reference=runs)
     pooled = {label: np.concatenate(list(games.values())) for label, games in scaled.items()}
     rng = np.random.default_rng(0)
-    rows = []
+    returns = []
     for label, values in pooled.items():
         groups = [game for game, x in scaled[label].items() for _ in x]
-        rows.append({"algorithm": label, "scaled return": bootstrap_interval(values, rng=rng, groups=groups)})
-    analysis.tables.append(report.Table("scaled-returns", rows, caption="Scaled returns over all games (table 1)."))
+        returns.append({"algorithm": label, "scaled return": bootstrap_interval(values, rng=rng, groups=groups)})
+    analysis.tables.append(report.Table("scaled-returns", returns, caption="Scaled returns over all games (table 1)."))
     analysis.plots.append(report.profiles("profiles", scaled, rng=rng))
     analysis.verdicts = minatar_verdicts(pooled)
     analysis.notes.append(
@@ -139,7 +141,8 @@ EXPERIMENT = Experiment(
     summary="MinAtar: five games, one setting for all",
     claims=("QRC-Huber (0.53) is above QRC (0.47), and both are above DQN (0.36), in scaled return.",),
     presets=PRESETS,
-    stages=stages,
+    plan=plan,
+    measure=measure,
     analyse=analyse,
     readings=(
         Reading(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from sb3_robust_be import report
 from sb3_robust_be.evaluation import Verdict, computed
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results
+from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
 from sb3_robust_be.experiments.linear_problems import Case
-from sb3_robust_be.experiments.linear_runs import Target, solve_spec, surface_spec
+from sb3_robust_be.experiments.linear_runs import Target, measure, solve_spec, surface_spec
 from sb3_robust_be.experiments.linear_verdicts import ROUNDING
-from sb3_robust_be.experiments.specs import Spec
+from sb3_robust_be.experiments.rows import Row, Rows
 
 EPSILON = 0.01
 TAUS = (1.0, 0.03)
@@ -55,22 +55,36 @@ TARGETS = (
 )
 
 
-def _surfaces(preset: ObjectivesPreset) -> Spec:
-    return surface_spec(_case(EPSILON), TARGETS, half_width=preset.half_width, points=preset.points)
+def plan(preset: ObjectivesPreset, rows: Rows) -> list[Run]:
+    """All runs at once: the objectives over the weight, and their minima for each ε."""
+    names = {"stage": REPORTED, "domain": "HardAlias-2"}
+    drawn = {"epsilon": EPSILON, "half_width": preset.half_width, "points": preset.points}
+    surfaces = surface_spec(_case(EPSILON), TARGETS, half_width=preset.half_width, points=preset.points)
+    return [
+        Run({**names, "part": "surface", "setting": drawn}, surfaces),
+        *(
+            Run({**names, "part": "minimum", "setting": {"epsilon": epsilon}}, solve_spec(_case(epsilon), TARGETS))
+            for epsilon in preset.epsilons
+        ),
+    ]
 
 
-def _minima(preset: ObjectivesPreset) -> dict[float, Spec]:
-    return {epsilon: solve_spec(_case(epsilon), TARGETS) for epsilon in preset.epsilons}
+def _minima(rows: Rows) -> dict[float, dict[str, Row]]:
+    """By ε and the target's label."""
+    found: dict[float, dict[str, Row]] = {}
+    for row in rows:
+        if row["part"] == "minimum" and "failed" not in row:
+            found.setdefault(row["setting"]["epsilon"], {})[row["contender"]] = row
+    return found
 
 
-def stages(preset: ObjectivesPreset, results: Results) -> Iterator[list[Spec]]:
-    """All runs at once."""
-    yield [_surfaces(preset), *_minima(preset).values()]
+def _surfaces(rows: Rows) -> dict[str, Row]:
+    return {row["contender"]: row for row in rows if row["part"] == "surface" and "failed" not in row}
 
 
 def verdicts(points: Mapping[str, Mapping[str, Any]]) -> list[Verdict]:
     """
-    :param points: Results by target's label.
+    :param points: Rows of minima by the target's label.
     :return: On the claims of section 3.1.
     """
     at = {label: float(point["theta"][0]) for label, point in points.items()}
@@ -97,9 +111,8 @@ def verdicts(points: Mapping[str, Mapping[str, Any]]) -> list[Verdict]:
     ]
 
 
-def _plot(preset: ObjectivesPreset, results: Results) -> report.Plot:
-    arrays = results.arrays(_surfaces(preset), "surfaces")
-    curves = dict(zip((target.label for target in TARGETS), arrays["values"], strict=True))
+def _plot(surfaces: Mapping[str, Row]) -> report.Plot:
+    curves = {label: row["values"] for label, row in surfaces.items()}
     panels = {
         f"τ = {tau:g}": {
             label: _scaled(curves[key])
@@ -110,7 +123,7 @@ def _plot(preset: ObjectivesPreset, results: Results) -> report.Plot:
     return report.lines(
         "objectives",
         panels,
-        arrays["theta"],
+        surfaces["msve"]["theta"],
         x_label="weight θ",
         measure="objective, scaled to 0 … 1",
         caption=f"Objectives on HardAlias-2 with ε = {EPSILON:g}, each scaled to its range here.",
@@ -121,14 +134,11 @@ def _scaled(values: np.ndarray) -> np.ndarray:
     return np.asarray((values - values.min()) / np.ptp(values))
 
 
-def _table(preset: ObjectivesPreset, results: Results) -> report.Table:
-    minima = _minima(preset)
+def _table(minima: Mapping[float, Mapping[str, Row]]) -> report.Table:
     rows = []
-    for epsilon, result in zip(minima, results.of(list(minima.values())), strict=True):
-        if result is None:
-            continue
+    for epsilon, points in minima.items():
         for target in TARGETS:
-            point = result["points"][target.label]
+            point = points[target.label]
             rows.append(
                 {
                     "ε": epsilon,
@@ -142,13 +152,12 @@ def _table(preset: ObjectivesPreset, results: Results) -> report.Table:
     return report.Table("minima", rows, caption="Exact minima on HardAlias-2, and their value errors.")
 
 
-def _analyse(preset: ObjectivesPreset, results: Results) -> Analysis:
-    (solved,) = results.of([_minima(preset)[EPSILON]])
-    (drawn,) = results.of([_surfaces(preset)])
+def _analyse(preset: ObjectivesPreset, rows: Rows) -> Analysis:
+    minima, surfaces = _minima(rows), _surfaces(rows)
     return Analysis(
-        verdicts=verdicts(solved["points"]) if solved is not None else [],
-        plots=[_plot(preset, results)] if drawn is not None else [],
-        tables=[_table(preset, results)],
+        verdicts=verdicts(minima[EPSILON]) if EPSILON in minima else [],
+        plots=[_plot(surfaces)] if surfaces else [],
+        tables=[_table(minima)],
         notes=[
             "laptop is the paper's own size; smoke draws fewer points. Of the MHBE's optimisation surface, called "
             "better than the MABE's, nothing measurable is claimed."
@@ -166,7 +175,8 @@ EXPERIMENT = Experiment(
         "The MSBE's is poor. The MAVE's is similar to the MSVE's.",
     ),
     presets=PRESETS,
-    stages=stages,
+    plan=plan,
+    measure=measure,
     analyse=_analyse,
     readings=(
         Reading(

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sb3_robust_be import report
+from sb3_robust_be.evaluation import Verdict
 from sb3_robust_be.experiments.declared.prediction_claims import (
     SIMILAR,
     SIX,
     Panel,
+    Panels,
     of_errors,
     of_late_absolute_errors,
     td_diverges,
 )
 from sb3_robust_be.experiments.declared.prediction_report import MEASURES, sensitivity_plots, table
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results
-from sb3_robust_be.experiments.linear_prediction import load_sensitivity, sweep_spec
+from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
+from sb3_robust_be.experiments.linear_prediction import SHOWN, measure, read_sensitivity, sweep_spec
 from sb3_robust_be.experiments.linear_problems import Case
-from sb3_robust_be.experiments.specs import Spec
+from sb3_robust_be.experiments.rows import Row, Rows
 from sb3_robust_be.linear import get
 from sb3_robust_be.linear.sweeps import PAPER_ALPHAS, PAPER_ETAS, paper_steps
 
@@ -56,26 +59,26 @@ class PredictionPreset:
         """Updates of a run."""
         return max(self.evaluations, round(self.steps * paper_steps(case.problem)))
 
-    def specs(self) -> dict[str, dict[str, Spec]]:
-        """A run by case and algorithm."""
-        algorithms = [(case, (*SIX, *OTHERS)) for case in self.cases] + [(case, SIX) for case in self.features]
-        return {
-            case.label: {
-                algorithm: sweep_spec(
-                    case,
-                    algorithm,
-                    alphas=self.alphas,
-                    etas=self.etas,
-                    seeds=self.seeds,
-                    selection_seeds=self.selection_seeds,
-                    steps=self.steps_of(case),
-                    evaluations=self.evaluations,
-                    backend=self.backend,
-                )
-                for algorithm in own
-            }
-            for case, own in algorithms
-        }
+    def algorithms(self) -> dict[str, tuple[str, ...]]:
+        """By case."""
+        return {case.label: (*SIX, *OTHERS) for case in self.cases} | {case.label: SIX for case in self.features}
+
+    def run(self, case: Case, algorithm: str) -> Run:
+        """A sweep."""
+        return Run(
+            {"stage": REPORTED, "domain": case.label, "contender": algorithm, "steps": self.steps_of(case)},
+            sweep_spec(
+                case,
+                algorithm,
+                alphas=self.alphas,
+                etas=self.etas,
+                seeds=self.seeds,
+                selection_seeds=self.selection_seeds,
+                steps=self.steps_of(case),
+                evaluations=self.evaluations,
+                backend=self.backend,
+            ),
+        )
 
 
 PRESETS = {
@@ -95,50 +98,63 @@ PRESETS = {
 }
 
 
-def stages(preset: PredictionPreset, results: Results) -> Iterator[list[Spec]]:
+def plan(preset: PredictionPreset, rows: Rows) -> list[Run]:
     """All runs at once: the selection seeds go through the same sweep."""
-    yield [spec for own in preset.specs().values() for spec in own.values()]
+    algorithms = preset.algorithms()
+    cases = (*preset.cases, *preset.features)
+    return [preset.run(case, algorithm) for case in cases for algorithm in algorithms[case.label]]
 
 
-def panels_of(preset: PredictionPreset, results: Results) -> dict[str, dict[str, Panel]]:
+def panels_of(preset: PredictionPreset, rows: Rows) -> dict[str, dict[str, Panel]]:
     """
     :param preset: The size.
-    :param results: Of its runs; a case is left out if one of the paper's six algorithms has failed there.
+    :param rows: Of its runs; a case is left out if one of the paper's six algorithms has failed there.
     :return: By measure, case and algorithm.
     """
-    found: dict[str, dict[str, Panel]] = {measure: {} for measure in MEASURES}
-    for case, specs in preset.specs().items():
-        done = dict(zip(specs, results.of(list(specs.values())), strict=True))
-        if any(done[algorithm] is None for algorithm in SIX):
-            continue
-        finished = {name: spec for name, spec in specs.items() if done[name] is not None}
-        for measure, panels in found.items():
-            panels[case] = {name: load_sensitivity(results, spec, measure) for name, spec in finished.items()}
+    grouped: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        if "failed" not in row:
+            grouped.setdefault((row["measure"], row["domain"], row["contender"]), []).append(row)
+    found: dict[str, dict[str, Panel]] = {name: {} for name in MEASURES}
+    for name, panels in found.items():
+        for case, algorithms in preset.algorithms().items():
+            finished = [one for one in algorithms if (name, case, one) in grouped]
+            if set(SIX) <= set(finished):
+                panels[case] = {one: read_sensitivity(preset.alphas, grouped[name, case, one]) for one in finished}
     return found
 
 
-def errors_before(preset: PredictionPreset, results: Results) -> dict[str, dict[str, float]]:
+def errors_before(rows: Rows) -> dict[str, dict[str, float]]:
     """
-    :param preset: The size.
-    :param results: Of its runs.
+    :param rows: Of the runs.
     :return: The errors of the initial weights, by metric and case.
     """
     found: dict[str, dict[str, float]] = {}
-    for case, specs in preset.specs().items():
-        for result in results.of(list(specs.values())):
-            for metric, value in (result or {"before": {}})["before"].items():
-                found.setdefault(metric, {})[case] = value
+    for row in rows:
+        if "failed" not in row:
+            found.setdefault(row["measure"].partition("_")[0], {})[row["domain"]] = row["before"]
     return found
 
 
-def _analyse(preset: PredictionPreset, results: Results) -> Analysis:
-    panels, before = panels_of(preset, results), errors_before(preset, results)
+def judged(
+    panels: Mapping[str, Panels], before: Mapping[str, Mapping[str, float]]
+) -> tuple[list[Verdict], list[dict[str, Any]]]:
+    """
+    :param panels: Of :func:`panels_of`.
+    :param before: Of :func:`errors_before`.
+    :return: Verdicts on the claims, and a row per claim and case that they rest on.
+    """
+    errors, late = of_errors(panels["msve_auc"]), of_late_absolute_errors(panels["mave_late"], before["mave"])
+    return [td_diverges(get("Baird")), *errors.verdicts, *late.verdicts], [*errors.parts, *late.parts]
+
+
+def _analyse(preset: PredictionPreset, rows: Rows) -> Analysis:
+    panels, before = panels_of(preset, rows), errors_before(rows)
     if not panels["msve_auc"]:
         return Analysis(notes=["Every problem has failed runs."])
-    findings = (of_errors(panels["msve_auc"]), of_late_absolute_errors(panels["mave_late"], before["mave"]))
-    parts = [row for found in findings for row in found.parts]
+    verdicts, parts = judged(panels, before)
     analysis = Analysis(
-        verdicts=[td_diverges(get("Baird")), *(verdict for found in findings for verdict in found.verdicts)],
+        verdicts=verdicts,
         tables=[report.Table("claims-by-problem", parts, caption="What the verdicts rest on, and other cases.")],
         notes=[
             f"α and η were chosen on {preset.selection_seeds} seeds from 10 000 on; what is reported are "
@@ -148,11 +164,11 @@ def _analyse(preset: PredictionPreset, results: Results) -> Analysis:
             "Other draws of SmallChain's network are in the tables.",
         ],
     )
-    for measure in MEASURES:
-        own = before[measure.partition("_")[0]]
-        analysis.tables.append(table(measure, panels[measure], own))
-        if measure in ("msve_auc", "mave_late"):
-            analysis.plots += sensitivity_plots(measure, panels[measure], own, [case.label for case in preset.cases])
+    for name in MEASURES:
+        own = before[name.partition("_")[0]]
+        analysis.tables.append(table(name, panels[name], own))
+        if name in SHOWN:
+            analysis.plots += sensitivity_plots(name, panels[name], own, [case.label for case in preset.cases])
     return analysis
 
 
@@ -170,7 +186,8 @@ EXPERIMENT = Experiment(
         "In the MAVE, robust algorithms have a similar best performance as squared ones, with less sensitivity.",
     ),
     presets=PRESETS,
-    stages=stages,
+    plan=plan,
+    measure=measure,
     analyse=_analyse,
     readings=(
         Reading(

@@ -89,7 +89,7 @@ def table(measure: str, panels: Mapping[str, Panel], before: Mapping[str, float]
             row["error"] = math.inf if diverged else t_interval(one.best)
             row["error ÷ before"] = math.inf if diverged else float(one.best.mean() / before[case])
             row["width"] = t_interval(one.width)
-            row |= {"α": _power(one.alphas[one.chosen]), "η": _power(float(one.etas[one.chosen]))}
+            row |= {"α": _power(one.alphas[one.chosen]), "η": _power(one.eta)}
             row |= {"diverged": diverged, "seeds": len(one.best)}
             rows.append(row)
     caption = (

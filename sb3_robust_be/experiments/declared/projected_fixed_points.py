@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,15 @@ from sb3_robust_be.experiments.declared.fixed_points import (
     METRICS,
     DrawsPreset,
     Relative,
+    columns_of,
     error_table,
     relative_errors,
 )
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results
+from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
 from sb3_robust_be.experiments.linear_problems import Case
-from sb3_robust_be.experiments.linear_runs import Target, solve_spec
+from sb3_robust_be.experiments.linear_runs import Target, measure, solve_spec
 from sb3_robust_be.experiments.linear_verdicts import ROUNDING, geometric_mean, lower_ratio
-from sb3_robust_be.experiments.specs import Spec
+from sb3_robust_be.experiments.rows import Rows
 
 TAUS = (1.0, 0.03)
 #: Classes of ``h`` by their name in figures, from the largest to that of ``v``.
@@ -51,19 +52,17 @@ def _targets() -> tuple[Target, ...]:
 PRESETS = {"smoke": DrawsPreset(2), "laptop": DrawsPreset(30), "paper": DrawsPreset(100)}
 
 
-def specs_of(preset: DrawsPreset) -> dict[str, list[Spec]]:
-    """
+def plan(preset: DrawsPreset, rows: Rows) -> list[Run]:
+    """All runs at once: a run per draw, of the features where they are random and of the five that widen them.
+
     :param preset: The size.
-    :return: By case: a run per draw, of the features where they are random and of the five that widen them.
+    :param rows: Of no consequence here.
     """
-    return {
-        case.label: [solve_spec(case.draw(i), _targets(), basis_seed=i) for i in range(preset.draws)] for case in CASES
-    }
-
-
-def stages(preset: DrawsPreset, results: Results) -> Iterator[list[Spec]]:
-    """All runs at once."""
-    yield [spec for specs in specs_of(preset).values() for spec in specs]
+    return [
+        Run({"stage": REPORTED, "domain": case.label, "seed": i}, solve_spec(case.draw(i), _targets(), basis_seed=i))
+        for case in CASES
+        for i in range(preset.draws)
+    ]
 
 
 def verdicts(relative: Relative) -> list[Verdict]:
@@ -142,15 +141,15 @@ def _plots(relative: Relative, draws: int) -> list[report.Plot]:
     return plots
 
 
-def _analyse(preset: DrawsPreset, results: Results) -> Analysis:
-    specs = specs_of(preset)
-    relative = relative_errors(specs, results)
+def _analyse(preset: DrawsPreset, rows: Rows) -> Analysis:
+    columns = columns_of(rows)
+    relative = relative_errors(columns, CASES)
     if not relative:
         return Analysis(notes=["Every run has failed."])
     return Analysis(
         verdicts=verdicts(relative),
         plots=_plots(relative, preset.draws),
-        tables=[_ratios(relative), error_table("errors", relative, specs, results)],
+        tables=[_ratios(relative), error_table("errors", relative, columns)],
         notes=[
             "The paper draws the networks and the five features once; laptop has 30 draws, paper 100. On HardAlias-2 "
             "the five add nothing: a ReLU of multiples of one feature is a multiple of it."
@@ -167,7 +166,8 @@ EXPERIMENT = Experiment(
         "With it, the MSPBE and the MHPBE have the same fixed point.",
     ),
     presets=PRESETS,
-    stages=stages,
+    plan=plan,
+    measure=measure,
     analyse=_analyse,
     readings=(
         Reading(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from sb3_robust_be import report
 from sb3_robust_be.evaluation import Verdict, computed
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results
+from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
 from sb3_robust_be.experiments.linear_problems import Case
-from sb3_robust_be.experiments.linear_runs import Target, solve_spec, surface_spec
+from sb3_robust_be.experiments.linear_runs import Target, measure, solve_spec, surface_spec
 from sb3_robust_be.experiments.linear_verdicts import ROUNDING
-from sb3_robust_be.experiments.specs import Spec
+from sb3_robust_be.experiments.rows import Row, Rows
 
 TAUS = (1.0, 0.03)
 #: In units of τ: nearly three times as far as where the projected error of HardAlias-2 reaches τ.
@@ -44,21 +44,26 @@ def _targets(tau: float) -> tuple[Target, ...]:
     )
 
 
-def _surfaces(preset: SurfacesPreset) -> dict[float, Spec]:
-    return {
-        tau: surface_spec(CASE, _targets(tau), half_width=REACH * tau, points=preset.points, centre="td")
-        for tau in TAUS
-    }
+def plan(preset: SurfacesPreset, rows: Rows) -> list[Run]:
+    """All runs at once: for each τ the objectives over the weight, and their minima."""
+    names = {"stage": REPORTED, "domain": CASE.label}
+    found = []
+    for tau in TAUS:
+        drawn = {"tau": tau, "half_width": REACH * tau, "points": preset.points}
+        surfaces = surface_spec(CASE, _targets(tau), half_width=REACH * tau, points=preset.points, centre="td")
+        minima = solve_spec(CASE, (Target("mspbe", "mspbe"), Target("mhpbe", "mhpbe", tau)))
+        found.append(Run({**names, "part": "surface", "setting": drawn}, surfaces))
+        found.append(Run({**names, "part": "minimum", "setting": {"tau": tau}}, minima))
+    return found
 
 
-def _minima() -> dict[float, Spec]:
-    targets = {tau: (Target("mspbe", "mspbe"), Target("mhpbe", "mhpbe", tau)) for tau in TAUS}
-    return {tau: solve_spec(CASE, own) for tau, own in targets.items()}
-
-
-def stages(preset: SurfacesPreset, results: Results) -> Iterator[list[Spec]]:
-    """All runs at once."""
-    yield [*_surfaces(preset).values(), *_minima().values()]
+def _part(rows: Rows, part: str) -> dict[float, dict[str, Row]]:
+    """By τ and the target's label."""
+    found: dict[float, dict[str, Row]] = {}
+    for row in rows:
+        if row["part"] == part and "failed" not in row:
+            found.setdefault(row["setting"]["tau"], {})[row["contender"]] = row
+    return found
 
 
 def verdicts(tau: float, curves: Mapping[str, Floats]) -> list[Verdict]:
@@ -102,33 +107,26 @@ def _curvature(values: Floats) -> tuple[float, float]:
     return float(second[len(second) // 2]), float(max(second[0], second[-1]))
 
 
-def _same_minimum(results: Results) -> list[Verdict]:
+def _same_minimum(minima: Mapping[float, Mapping[str, Row]]) -> list[Verdict]:
     found = []
-    minima = _minima()
-    for tau, result in zip(minima, results.of(list(minima.values())), strict=True):
-        if result is not None:
-            squared, huber = (result["points"][label] for label in ("mspbe", "mhpbe"))
-            same = f"τ = {tau:g}: MSPBE and MHPBE have the same minimum (distance)"
-            zero = f"τ = {tau:g}: the MHPBE is zero there"
-            found += [
-                computed(same, abs(float(squared["theta"][0]) - float(huber["theta"][0])), ROUNDING),
-                computed(zero, abs(huber["value"]), ROUNDING**2),
-            ]
+    for tau, points in minima.items():
+        squared, huber = (points[label] for label in ("mspbe", "mhpbe"))
+        same = f"τ = {tau:g}: MSPBE and MHPBE have the same minimum (distance)"
+        zero = f"τ = {tau:g}: the MHPBE is zero there"
+        found += [
+            computed(same, abs(float(squared["theta"][0]) - float(huber["theta"][0])), ROUNDING),
+            computed(zero, abs(huber["value"]), ROUNDING**2),
+        ]
     return found
 
 
-def _analyse(preset: SurfacesPreset, results: Results) -> Analysis:
+def _analyse(preset: SurfacesPreset, rows: Rows) -> Analysis:
     analysis = Analysis(
-        verdicts=_same_minimum(results),
+        verdicts=_same_minimum(_part(rows, "minimum")),
         notes=["laptop is the paper's own size; smoke draws fewer points. The surfaces are exact."],
     )
-    for (tau, spec), result in zip(
-        _surfaces(preset).items(), results.of(list(_surfaces(preset).values())), strict=True
-    ):
-        if result is None:
-            continue
-        arrays = results.arrays(spec, "surfaces")
-        curves = dict(zip((target.label for target in _targets(tau)), arrays["values"], strict=True))
+    for tau, surfaces in _part(rows, "surface").items():
+        curves = {label: row["values"] for label, row in surfaces.items()}
         analysis.verdicts += verdicts(tau, curves)
         shared = {"mspbe": curves["mspbe"], "tdrc": curves["tdrc"]}
         analysis.plots.append(
@@ -138,7 +136,7 @@ def _analyse(preset: SurfacesPreset, results: Results) -> Analysis:
                     "MHPBE: maximum over the clipped class": {**shared, "mhpbe": curves["mhpbe"]},
                     "MHPBE: norm of the projection, as printed": {**shared, "mhpbe": curves["norm"]},
                 },
-                arrays["theta"],
+                surfaces["mspbe"]["theta"],
                 x_label="weight θ",
                 measure="objective",
                 caption=f"Projected objectives on HardAlias-2 with h in V, τ = {tau:g}; TDRC: β = 1, h at its best.",
@@ -158,7 +156,8 @@ EXPERIMENT = Experiment(
         "With parameterised h the maximum is the squared norm of a projection.",
     ),
     presets=PRESETS,
-    stages=stages,
+    plan=plan,
+    measure=measure,
     analyse=_analyse,
     readings=(
         Reading(

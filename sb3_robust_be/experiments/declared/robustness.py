@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from sb3_robust_be.evaluation import Verdict
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, cells, finals, stages
+from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, ControlResults, measure, plan, read
 from sb3_robust_be.experiments.declared import robustness_report as made
 from sb3_robust_be.experiments.declared.contenders import RATES
 from sb3_robust_be.experiments.declared.control import CLIP
@@ -18,8 +17,8 @@ from sb3_robust_be.experiments.declared.control_report import unfinished_notes
 from sb3_robust_be.experiments.declared.robustness_report import OURS, REFERENCE, SQUARED
 from sb3_robust_be.experiments.declared.threshold import SCALES, TOLERANCE
 from sb3_robust_be.experiments.domains import DOMAINS, shared_arguments
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results
-from sb3_robust_be.experiments.specs import Spec
+from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Run
+from sb3_robust_be.experiments.rows import Rows
 
 CLIFF, ONE_HOT = "cliff-world", "cliff-world-one-hot"
 OBSERVATION = "one-hot"
@@ -124,18 +123,19 @@ PRESETS = {
 }
 
 
-def _stages(preset: RobustnessPreset, results: Results) -> Iterator[list[Spec]]:
-    # All domains select, then all report.
-    for lists in itertools.zip_longest(*(stages(part, results) for part in preset.parts()), fillvalue=()):
-        yield [spec for specs in lists for spec in specs]
+def _plan(preset: RobustnessPreset, rows: Rows) -> list[Run]:
+    return [run for part in preset.parts() for run in plan(part, rows)]
 
 
-def returns_by_variant(preset: RobustnessPreset, results: Results) -> dict[str, dict[str, np.ndarray]]:
-    """Final returns by domain's name and label; the default on one-hot observations is a variant of Cliff World's."""
+def returns_by_variant(parts: Sequence[ControlResults]) -> dict[str, dict[str, np.ndarray]]:
+    """Final returns by domain's name and label; the default on one-hot observations is a variant of Cliff World's.
+
+    :param parts: Of the domains.
+    """
     found: dict[str, dict[str, np.ndarray]] = {}
-    for part in preset.parts():
-        found |= finals(part, results)
-    if {CLIFF, ONE_HOT} <= set(preset.domains):
+    for part in parts:
+        found |= part.finals
+    if {CLIFF, ONE_HOT} <= {key for part in parts for key in part.preset.domains}:
         cliff, one_hot = found[DOMAINS[CLIFF].name], found[OWN_DOMAINS[ONE_HOT].name]
         cliff |= {f"{name}, {OBSERVATION}": one_hot[name] for name in (OURS, SQUARED) if name in cliff.keys() & one_hot}
     return found
@@ -162,21 +162,21 @@ def robustness_verdicts(preset: RobustnessPreset, runs: Mapping[str, Mapping[str
     return found
 
 
-def _analyse(preset: RobustnessPreset, results: Results) -> Analysis:
-    runs = returns_by_variant(preset, results)
-    rates, own = {}, []
-    for part in preset.parts():
-        for (key, label), cell in cells(part, results).items():
-            own.append((part.domain(key).name, label, cell.specs))
-            rates[part.domain(key).name, label] = cell.setting["learning_rate"]
+def _analyse(preset: RobustnessPreset, rows: Rows) -> Analysis:
+    parts = [read(part, rows) for part in preset.parts()]
+    runs = returns_by_variant(parts)
+    rates = {}
+    for part in parts:
+        for (key, label), setting in part.settings.items():
+            rates[part.preset.domain(key).name, label] = setting["learning_rate"]
             if key == ONE_HOT:
-                rates[DOMAINS[CLIFF].name, f"{label}, {OBSERVATION}"] = cell.setting["learning_rate"]
+                rates[DOMAINS[CLIFF].name, f"{label}, {OBSERVATION}"] = setting["learning_rate"]
     notes = [
         f"Runs have {preset.steps:g} of the paper's steps, and there are {preset.seeds} seeds. Runs without a return "
         "count as the lowest of the domain.",
         "A choice changes the result if it moves the mean by more than a fifth of the domain's scale (as in "
         "`threshold`); the table's verdicts are on any difference at all.",
-        *unfinished_notes(results, own),
+        *unfinished_notes(parts),
         *([preset.note] if preset.note else []),
     ]
     return Analysis(
@@ -196,7 +196,8 @@ EXPERIMENT = Experiment(
         "No alternative makes QRC-Huber beat DQN on Cliff World.",
     ),
     presets=PRESETS,
-    stages=_stages,
+    plan=_plan,
+    measure=measure,
     analyse=_analyse,
     readings=(
         CLIP,

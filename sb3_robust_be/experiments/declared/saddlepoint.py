@@ -8,11 +8,12 @@ import numpy as np
 
 from sb3_robust_be.evaluation import Verdict, combined, greater
 from sb3_robust_be.experiments.control import lowest_for_failed
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, finals, stages
+from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, measure, plan, read
 from sb3_robust_be.experiments.declared import contenders as c
 from sb3_robust_be.experiments.declared.control import CHEAP, CLIP, DOMAINS
 from sb3_robust_be.experiments.declared.control_report import control_analysis, holm_adjusted
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results
+from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading
+from sb3_robust_be.experiments.rows import Rows
 
 OTHERS = ("gq", "gq_huber", "sbeed")
 # Where the caption of figure 7 excepts it.
@@ -61,9 +62,10 @@ def saddlepoint_verdicts(finals: Mapping[str, Mapping[str, np.ndarray]]) -> list
     return [together, *holm_adjusted(list(found.values()))]
 
 
-def _analyse(preset: ControlPreset, results: Results) -> Analysis:
-    analysis = control_analysis(preset, results)
-    analysis.verdicts = saddlepoint_verdicts(finals(preset, results))
+def _analyse(preset: ControlPreset, rows: Rows) -> Analysis:
+    results = read(preset, rows)
+    analysis = control_analysis(results)
+    analysis.verdicts = saddlepoint_verdicts(results.finals)
     return analysis
 
 
@@ -73,7 +75,8 @@ EXPERIMENT = Experiment(
     summary="Saddlepoint methods (GQ, GQ-Huber, SBEED) against QRC-Huber",
     claims=("Saddlepoint methods perform poorly.",),
     presets=PRESETS,
-    stages=stages,
+    plan=plan,
+    measure=measure,
     analyse=_analyse,
     readings=(
         CLIP,

@@ -8,10 +8,11 @@ import numpy as np
 
 from sb3_robust_be.evaluation import Verdict, combined, greater
 from sb3_robust_be.experiments.control import lowest_for_failed
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, finals, stages
+from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, measure, plan, read
 from sb3_robust_be.experiments.declared.contenders import FEW_RATES, RATES
 from sb3_robust_be.experiments.declared.control_report import control_analysis, holm_adjusted
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results
+from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading
+from sb3_robust_be.experiments.rows import Rows
 
 DOMAINS = ("acrobot", "cart-pole", "mountain-car")
 ALGORITHMS = ("dqn", "qrc", "qrc_huber")
@@ -83,9 +84,10 @@ def target_verdicts(finals: Mapping[str, Mapping[str, np.ndarray]]) -> list[Verd
     return [*claims, everywhere, *needed, *holm_adjusted(single)]
 
 
-def _analyse(preset: ControlPreset, results: Results) -> Analysis:
-    analysis = control_analysis(preset, results)
-    analysis.verdicts = target_verdicts(finals(preset, results))
+def _analyse(preset: ControlPreset, rows: Rows) -> Analysis:
+    results = read(preset, rows)
+    analysis = control_analysis(results)
+    analysis.verdicts = target_verdicts(results.finals)
     return analysis
 
 
@@ -98,7 +100,8 @@ EXPERIMENT = Experiment(
         "DQN needs target networks.",
     ),
     presets=PRESETS,
-    stages=stages,
+    plan=plan,
+    measure=measure,
     analyse=_analyse,
     readings=(
         Reading(

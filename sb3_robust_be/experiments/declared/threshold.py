@@ -9,12 +9,13 @@ import numpy as np
 
 from sb3_robust_be.evaluation import Outcome, Verdict, combined, insensitive
 from sb3_robust_be.experiments.control import lowest_for_failed
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, finals, stages
+from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, measure, plan, read
 from sb3_robust_be.experiments.declared.contenders import FEW_RATES, RATES
 from sb3_robust_be.experiments.declared.control import CHEAP, DOMAINS
 from sb3_robust_be.experiments.declared.control_report import control_analysis, unresolved_if_lost
 from sb3_robust_be.experiments.domains import DOMAINS as CONTROL_DOMAINS
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results
+from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading
+from sb3_robust_be.experiments.rows import Rows
 
 THRESHOLDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 SCALES = {"acrobot": 500.0, "cart-pole": 500.0, "cliff-world": 1000.0, "lunar-lander": 500.0, "mountain-car": 1000.0}
@@ -74,9 +75,10 @@ def _opposite(verdict: Verdict, claim: str) -> Verdict:
     return replace(verdict, claim=claim, outcome=swapped.get(verdict.outcome, verdict.outcome))
 
 
-def _analyse(preset: ControlPreset, results: Results) -> Analysis:
-    analysis = control_analysis(preset, results)
-    by_name = finals(preset, results)
+def _analyse(preset: ControlPreset, rows: Rows) -> Analysis:
+    results = read(preset, rows)
+    analysis = control_analysis(results)
+    by_name = results.finals
     analysis.verdicts = threshold_verdicts({key: by_name[preset.domain(key).name] for key in preset.domains})
     return analysis
 
@@ -87,7 +89,8 @@ EXPERIMENT = Experiment(
     summary="The Huber threshold of QRC-Huber",
     claims=("QRC-Huber is insensitive to the threshold on all domains but Mountain Car.",),
     presets=PRESETS,
-    stages=stages,
+    plan=plan,
+    measure=measure,
     analyse=_analyse,
     readings=(
         Reading(

@@ -1,0 +1,112 @@
+"""Which experiment a command is about, where its runs are, and how far they are."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sb3_robust_be.experiments.declared import load_declared, names
+from sb3_robust_be.experiments.experiment import REPORTED, Experiment, Results, Run, load_experiment, without_rows
+from sb3_robust_be.experiments.publish import find_table
+from sb3_robust_be.experiments.rows import Row, Rows, read_rows, write_rows
+from sb3_robust_be.experiments.specs import Spec, dumps
+from sb3_robust_be.experiments.store import Counts, status
+
+ALL = "all"
+_KNOWN = "known"
+
+
+def find(name: str) -> Experiment:
+    """
+    :param name: Of a declared experiment, or the path of a Python or YAML file.
+    """
+    path = Path(name)
+    return load_experiment(path) if path.suffix in (".py", ".yml", ".yaml") else load_declared(name)
+
+
+def find_all(name: str) -> list[Experiment]:
+    """
+    :param name: As for :func:`find`, or ``"all"``: all that are declared.
+    """
+    return [load_declared(one) for one in names()] if name == ALL else [find(name)]
+
+
+def folder(out: str | Path, experiment: Experiment, scale: str) -> Path:
+    """The folder of its runs.
+
+    :param out: Of all experiments.
+    """
+    return Path(out) / f"{experiment.name}-{scale}"
+
+
+def results_in(out: Path) -> Results:
+    """What has been found in a folder of runs: by the runs there, or by others whose rows were given to it."""
+    known = find_table(out / _KNOWN)
+    return Results(out, read_rows(known) if known else ())
+
+
+def keep_known(out: Path, rows: Rows) -> None:
+    """Go on in a folder from the rows of runs that were made elsewhere. Those that failed there are made again here.
+
+    :param out: The folder of an experiment's runs.
+    :param rows: Of a published table.
+    :raises ValueError: If the folder goes on from rows already that are not among these.
+    """
+    done = [row for row in rows if "failed" not in row]
+    given = {dumps(row, "row") for row in done}
+    lost = [row for row in results_in(out).known if dumps(row, "row") not in given]
+    if lost:
+        raise ValueError(f"{out} goes on from {len(lost)} rows that are not in the table given; give another --out.")
+    out.mkdir(parents=True, exist_ok=True)
+    write_rows(out / _KNOWN, done)
+
+
+def command_line(verb: str, args: argparse.Namespace, experiment: Experiment) -> str:
+    """The command that does something else with the experiment."""
+    name = args.name if args.name != ALL else experiment.name
+    return f"sb3-robust-be experiment {verb} {name} --scale {args.scale} --out {args.out}"
+
+
+def ended(out: Path, specs: list[Spec]) -> bool:
+    """Whether every run has ended, well or not."""
+    counts = status(out, specs)
+    return counts.running + counts.left == 0
+
+
+def collected(experiment: Experiment, scale: str, results: Results) -> tuple[list[Row], list[Run]]:
+    """
+    :param experiment: Any.
+    :param scale: Of its presets.
+    :param results: Of its runs so far.
+    :return: The rows of the runs that have ended, and those of the runs known by now that have not.
+    """
+    preset = experiment.preset(scale)
+    rows = experiment.collect(preset, results)
+    return rows, without_rows(experiment.plan(preset, rows), rows)
+
+
+def stage_of(run: Run) -> str:
+    """``"selection"`` or ``"reported"``; a run that does not say is reported."""
+    return str(run.names.get("stage", REPORTED))
+
+
+def stage_counts(experiment: Experiment, scale: str, results: Results) -> dict[str, Counts]:
+    """Of the runs that can be known by now, by stage. Contenders that share a run have one each."""
+    preset = experiment.preset(scale)
+    rows = experiment.collect(preset, results)
+    runs = experiment.plan(preset, rows)
+    missing = without_rows(runs, rows)
+    unfinished = without_rows(runs, [row for row in rows if "failed" not in row])
+    found = {}
+    for stage in dict.fromkeys(map(stage_of, runs)):
+        total, open_runs, without_result = (
+            [run for run in of if stage_of(run) == stage] for of in (runs, missing, unfinished)
+        )
+        running = status(results.out, [run.spec for run in open_runs]).running
+        found[stage] = Counts(
+            done=len(total) - len(without_result),
+            failed=len(without_result) - len(open_runs),
+            running=running,
+            left=len(open_runs) - running,
+        )
+    return found

@@ -1,0 +1,158 @@
+"""How a control experiment chooses settings on other seeds than it reports, and what the declared ones consist of."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from made_rows import made_rows
+
+from sb3_robust_be.experiments.control_grid import (
+    FIRST_SELECTION_SEED,
+    Contender,
+    ControlPreset,
+    plan,
+    read,
+    selection_scores,
+)
+from sb3_robust_be.experiments.declared import load_declared
+from sb3_robust_be.experiments.domains import DOMAINS, own_arguments, shared_arguments
+from sb3_robust_be.experiments.experiment import REPORTED, SELECTION
+from sb3_robust_be.experiments.grids import settings_of
+from sb3_robust_be.experiments.rows import key_of
+
+PRESET = ControlPreset(
+    ("cart-pole", "acrobot"),
+    (
+        Contender("fast", "qrc", {"learning_rate": [0.1, 0.2]}),
+        Contender("fixed", "dqn", {"learning_rate": [0.1]}, {"huber_threshold": 3.0}),
+    ),
+    seeds=4,
+    selection_seeds=2,
+    seeds_of={"acrobot": 2},
+)
+
+
+def rows_of(preset, rule):
+    """With this final return for each run's spec."""
+    return made_rows(plan, preset, lambda run: {"final": rule(run.spec), "diverged_at": None})
+
+
+def by_rate(spec):
+    """0.2 is the better one on Cart-pole, 0.1 on Acrobot; reported seeds would say the opposite."""
+    sign = 1.0 if (spec["env"] == "CartPole-v1") == (spec["seed"] >= FIRST_SELECTION_SEED) else -1.0
+    return sign * spec["arguments"]["learning_rate"]
+
+
+def specs_of(preset, rule, stage):
+    return [run.spec for run in plan(preset, rows_of(preset, rule)) if run.names["stage"] == stage]
+
+
+def test_selection_and_reported_seeds_are_disjoint():
+    selection, reported = (specs_of(PRESET, by_rate, stage) for stage in (SELECTION, REPORTED))
+    assert {spec["seed"] for spec in selection} == {10_000, 10_001}
+    assert {spec["seed"] for spec in reported} == {0, 1, 2, 3}
+    # Nothing is to choose for the second contender.
+    assert {spec["algorithm"] for spec in selection} == {"qrc"}
+    assert sum(spec["env"] == "Acrobot-v1" for spec in reported) == 2 * 2
+
+
+def test_reported_runs_are_known_when_all_selection_has_ended():
+    everything = plan(PRESET, rows_of(PRESET, by_rate))
+    selection = plan(PRESET, [])
+    assert {run.names["stage"] for run in selection} == {SELECTION}
+    assert everything[: len(selection)] == selection
+    rows = rows_of(PRESET, by_rate)[: len(selection)]
+    assert plan(PRESET, rows[:-1]) == selection
+    assert plan(PRESET, rows) == everything
+    # A run that failed has ended as well.
+    assert len(plan(PRESET, [*rows[:-1], {**selection[-1].names, "failed": "no luck"}])) == len(everything)
+
+
+def test_the_best_setting_on_the_selection_seeds_is_reported():
+    settings = read(PRESET, rows_of(PRESET, by_rate)).settings
+    assert settings["cart-pole", "fast"] == {"learning_rate": 0.2}
+    assert settings["acrobot", "fast"] == {"learning_rate": 0.1}
+    fixed = [spec for spec in specs_of(PRESET, by_rate, REPORTED) if spec["algorithm"] == "dqn"]
+    assert {spec["arguments"]["huber_threshold"] for spec in fixed} == {3.0}
+
+
+def test_what_is_read_is_by_seed():
+    found = read(PRESET, made_rows(plan, PRESET, lambda run: {"final": 1.0 * run.names["seed"], "auc": -1.0}))
+    assert {name: {label: x.tolist() for label, x in own.items()} for name, own in found.finals.items()} == {
+        "Cart-pole": {"fast": [0.0, 1.0, 2.0, 3.0], "fixed": [0.0, 1.0, 2.0, 3.0]},
+        "Acrobot": {"fast": [0.0, 1.0], "fixed": [0.0, 1.0]},
+    }
+    assert found.areas["Acrobot"]["fixed"].tolist() == [-1.0, -1.0]
+    assert np.isnan(found.curves["Cart-pole"]["fast"]).all()
+    assert found.curves["Cart-pole"]["fast"].shape == (4, 100)
+
+
+def test_one_setting_for_all_domains_goes_by_ranks():
+    shared = ControlPreset(
+        **{**PRESET.__dict__, "one_setting": True, "domains": ("cart-pole", "acrobot", "mountain-car")}
+    )
+    scale = {"CartPole-v1": 1.0, "Acrobot-v1": -100.0, "RobustBE/MountainCar1000-v0": 1.0}
+    rows = rows_of(shared, lambda spec: scale[spec["env"]] * spec["arguments"]["learning_rate"])
+    settings = read(shared, rows).settings
+    # Two of three domains prefer 0.2; by means, Acrobot would decide.
+    assert {settings[key, "fast"]["learning_rate"] for key in shared.domains} == {0.2}
+
+
+def test_domains_may_have_sizes_of_their_own_and_choose_nothing():
+    own = replace(PRESET, steps=0.5, steps_by_domain={"acrobot": 0.1}, selection_seeds_of={"acrobot": 0})
+    assert (own.steps_of("cart-pole"), own.steps_of("acrobot")) == (50_000, 10_000)
+    assert {spec["env"] for spec in specs_of(own, by_rate, SELECTION)} == {"CartPole-v1"}
+    settings = read(own, rows_of(own, by_rate)).settings
+    assert settings["cart-pole", "fast"] == {"learning_rate": 0.2}
+    assert settings["acrobot", "fast"] == {"learning_rate": 0.1}, "the first"
+
+
+def test_a_diverged_run_spoils_its_setting():
+    def rule(spec):
+        rate = spec["arguments"]["learning_rate"]
+        return np.nan if rate == 0.2 and spec["seed"] == FIRST_SELECTION_SEED else rate
+
+    finals = read(PRESET, rows_of(PRESET, rule)).selection["cart-pole", "fast"]
+    np.testing.assert_array_equal(finals, [[0.1, 0.1], [np.nan, 0.2]])
+    np.testing.assert_allclose(selection_scores(finals), [0.1, 0.15])  # the lowest of all, 0.1, in place of NaN
+
+
+# --- the declared experiments ---
+
+CONTROL = ("control", "target-networks", "threshold", "saddlepoint", "minatar")
+
+
+@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
+@pytest.mark.parametrize("name", CONTROL)
+def test_every_preset_declares_runs_that_can_be_told_apart(name, scale):
+    preset = load_declared(name).preset(scale)
+    runs = plan(preset, [])
+    assert len({key_of(run.names, run.names) for run in runs}) == len(runs) > 0
+    # Those that are the same but for their names are made once: a swept threshold has the squared loss at its end.
+    by_spec: dict[str, set[str]] = {}
+    for run in runs:
+        by_spec.setdefault(json.dumps(run.spec, sort_keys=True), set()).add(run.names["contender"])
+    shared = {frozenset(names) for names in by_spec.values() if len(names) > 1}
+    assert shared == ({frozenset({"dqn", "dqn, squared loss"})} if name == "control" and scale != "smoke" else set())
+    assert len({contender.label for contender in preset.contenders}) == len(preset.contenders)
+
+
+def test_the_papers_sizes():
+    preset = load_declared("control").preset("paper")
+    assert (preset.seeds, preset.steps, len(preset.domains)) == (100, 1.0, 5)
+    by_label = {c.label: c for c in preset.contenders}
+    assert len(settings_of(by_label["qrc_huber"].grid)) == 6
+    assert {"dqn", "dqn, squared loss", "qlc", "qlc, same sign", "qlc, clipped h", "sbeed"} < by_label.keys()
+    assert load_declared("target-networks").preset("paper").seeds == 100
+    assert load_declared("minatar").preset("paper").steps_of("breakout") == 5_000_000
+
+
+def test_the_papers_settings():
+    assert shared_arguments(DOMAINS["cart-pole"])["policy_kwargs"] == {"net_arch": [64, 64]}
+    assert own_arguments(DOMAINS["mountain-car"], "qrc_huber") == {"huber_threshold": 2.0}
+    assert own_arguments(DOMAINS["acrobot"], "gq_huber") == {"huber_threshold": 1.0}
+    assert own_arguments(DOMAINS["acrobot"], "dqn")["target_update_interval"] == 64
+    assert [DOMAINS[d].steps for d in ("cliff-world", "lunar-lander")] == [50_000, 250_000]
