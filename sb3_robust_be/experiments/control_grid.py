@@ -144,7 +144,7 @@ class ControlResults:
 
     @property
     def curves(self) -> Runs:
-        """Learning curves, shape (seeds, points); NaN where there is none: everywhere for runs that diverged or failed."""
+        """Learning curves, shape (seeds, points); NaN where there is none, as for runs that diverged or failed."""
         found: Runs = {}
         for (key, label), rows in self.reported.items():
             nothing = np.full(min(CURVE_POINTS, self.preset.steps_of(key)), np.nan)
@@ -152,6 +152,10 @@ class ControlResults:
             alive = [row if row.get("diverged_at") is None else {} for row in rows]
             own[label] = np.array([row.get("curve", nothing) for row in alive])
         return found
+
+    def named(self) -> list[tuple[str, str, list[Row]]]:
+        """Domain's name, contender's label and reported rows."""
+        return [(self.preset.domain(key).name, label, rows) for (key, label), rows in self.reported.items()]
 
     def _column(self, name: str) -> Runs:
         found: Runs = {}
@@ -194,7 +198,7 @@ def measure(run: Run, results: Results) -> list[Row]:
     """
     result = results.result(run.spec)
     assert result is not None
-    row = {name: result[name] for name in ("final", "diverged_at", "unfinished") if name in result}
+    row: Row = {name: result[name] for name in ("final", "diverged_at", "unfinished") if name in result}
     if run.names["stage"] == REPORTED:
         row |= {"auc": result["auc"], "curve": rounded(results.arrays(run.spec)["curve"])}
     return [row]

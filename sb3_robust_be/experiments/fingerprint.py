@@ -38,7 +38,12 @@ def fingerprints_of(specs: Iterable[Spec]) -> dict[str, Fingerprint]:
     """
     specs = list(specs)
     # Without an environment there is no network either, and no need of torch.
-    noted = report.versions() | report.hardware() | (_gpu() if any("env" in spec for spec in specs) else {})
+    noted = (
+        {_OWN: __version__}
+        | report.versions()
+        | report.hardware()
+        | (_gpu() if any("env" in spec for spec in specs) else {})
+    )
     by_environment: dict[str, Fingerprint] = {}
     found = {}
     for spec in specs:

@@ -97,15 +97,15 @@ def set_aside(out: str | Path) -> Path | None:
     """Rename the folder of an experiment, so that its runs can be made anew.
 
     :param out: The folder, which need not exist.
-    :return: Its new name, with today's date; ``None`` where there were no runs.
+    :return: Its new name, with today's date; ``None`` where there is none, or nothing in it.
     :raises RunnerError: if runs are being made in it, or the current folder is in it.
     """
     root = Path(out).absolute()
-    if not (root / RUNS).is_dir():
+    if not root.is_dir() or not any(root.iterdir()):
         return None
     if Path.cwd().is_relative_to(root.resolve()):
         raise RunnerError(f"{out} cannot be renamed, since it holds the current folder; give another one.")
-    if any(run_state(directory) == "running" for directory in (root / RUNS).iterdir()):
+    if any(run_state(directory) == "running" for directory in (root / RUNS).glob("*")):
         raise RunnerError(f"runs are being made in {out}; stop them first, or give another folder.")
     first = root.with_name(f"{root.name}.{time.strftime('%Y-%m-%d')}")
     kept, number = first, 1

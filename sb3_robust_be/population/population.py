@@ -183,10 +183,10 @@ class Population:
 
     @property
     def failures(self) -> list[str | None]:
-        """Why each member has failed: its seed, the environment step, what happened and what helps; else ``None``."""
+        """Why each member has failed: the environment step, what happened and what helps; else ``None``."""
         found = self._trainer.failures
         return [
-            f"Seed {member.seed} failed at environment step {step}: {found[i].reason}" if i in found else None
+            f"At environment step {step}: {found[i].reason}" if i in found else None
             for i, (member, step) in enumerate(zip(self.members, self._trainer.failed_at.tolist(), strict=True))
         ]
 

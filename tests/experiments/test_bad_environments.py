@@ -53,7 +53,7 @@ def loses_seed_one():
 
 
 REASON = {
-    POPULATION: "Seed 1 failed at environment step 10: reset() of its environment failed with RuntimeError: lost (",
+    POPULATION: "At environment step 10: reset() of its environment failed with RuntimeError: lost (",
     SINGLE: "RuntimeError: lost",
 }
 
@@ -88,7 +88,7 @@ def test_compare_names_the_bad_seed_and_judges_by_the_others(loses_seed_one, tmp
     small = ["--seeds", "3", "--steps", "150", "--net-arch", "8", "--executor", "serial", "--quiet"]
     assert cli.main(["compare", "--env", loses_seed_one, "--algos", "qlc,dqn", "--out", str(tmp_path), *small]) == 1
     printed = capsys.readouterr().out
-    reason = r"Seed 1 failed at environment step 10: reset\(\) of its environment failed with RuntimeError: lost \("
+    reason = r"At environment step 10: reset\(\) of its environment failed with RuntimeError: lost \("
     assert len(re.findall(rf"^(qlc|dqn), seed 1: {reason}", printed, re.MULTILINE)) == 2
     assert "seed 0" not in printed
     assert "seed 2" not in printed

@@ -139,7 +139,7 @@ def test_a_mended_exception_runs_again(folder, capsys):
     write(folder, broken)
     assert compare(2) == 1
     shown = capsys.readouterr().out
-    assert "qlc, seed 0: KeyError: 'lost'" in shown
+    assert "qlc, seed 0: At environment step 1: step() of its environment failed with KeyError: 'lost'" in shown
     assert "--retry-failed" in shown
     write(folder, SOURCE)
     assert compare(2) == 0
@@ -224,7 +224,8 @@ def test_an_experiments_failures_name_the_option(folder, capsys):
     run = ["experiment", "run", "mine.yml", "--out", "out", "--executor", "serial", "--quiet"]
     assert cli.main(run) == 1
     shown = capsys.readouterr().out
-    assert "2 failed: KeyError: 'lost'" in shown
+    for seed in range(2):
+        assert f"own, qlc, reported, seed {seed}: At environment step 1: step() of its environment failed" in shown
     assert "--retry-failed" in shown
     write(folder, SOURCE)
     assert cli.main(run) == 0

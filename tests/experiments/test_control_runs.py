@@ -17,6 +17,7 @@ from sb3_robust_be.experiments.control import (
     load_finals,
     lowest_for_failed,
 )
+from sb3_robust_be.experiments.environments import check_environments
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.grids import make_units, settings_of
 from sb3_robust_be.experiments.store import run_directory

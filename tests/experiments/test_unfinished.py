@@ -8,8 +8,7 @@ import re
 import numpy as np
 import pytest
 import survival_env
-from made_results import Made
-from sb3_robust_be.experiments.parts import Part
+from made_rows import made_rows
 from survival_env import ENDLESS, SurvivalEnv, drawn_lengths
 
 from sb3_robust_be import cli
@@ -25,7 +24,7 @@ from sb3_robust_be.experiments.control import (
     load_finals,
     load_unfinished,
 )
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset
+from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, plan, read
 from sb3_robust_be.experiments.declared.control_report import control_analysis
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.specs import loads
@@ -241,33 +240,26 @@ PRESET = ControlPreset(
 )
 
 
-class Survived(Made):
-    def arrays(self, spec, name="curve"):
-        return {"curve": np.arange(100.0)}
+def _measured(run):
+    of_one = run.names["contender"] == "one"
+    row = {"final": 1.0 + run.names["seed"], "auc": 1.0, "curve": np.arange(100.0)}
+    return row | {"unfinished": of_one and run.names["seed"] > 0}
 
 
-def _result(spec):
-    of_one = spec["algorithm"] == "qrc"
-    return {"final": 1.0 + spec["seed"], "auc": 1.0, "diverged_at": None, "unfinished": of_one and spec["seed"] > 0}
+def _analysed(rule):
+    return control_analysis(read(PRESET, made_rows(plan, PRESET, rule)))
 
 
 def test_reports_mark_them():
-    analysis = control_analysis(PRESET, Survived(_result))
+    analysis = _analysed(_measured)
     (table,) = analysis.tables
     assert [(row["algorithm"], row["unfinished"]) for row in table.rows] == [("one", 2), ("two", 0)]
     (note,) = [note for note in analysis.notes if note.startswith("Unfinished")]
     assert note.endswith("2 of 3 of one (Cart-pole).")
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_results_of_earlier_versions_count_none(whole):
-    """They have no such entry; of published ones it is not known whether they have."""
-
-    def rule(spec):
-        part = Part()
-        part.entries, part.whole = {"final": 2.0, "auc": 1.0, "diverged_at": None}, whole
-        return part
-
-    analysis = control_analysis(PRESET, Survived(rule))
+def test_results_of_earlier_versions_count_none():
+    """They have no such entry."""
+    analysis = _analysed(lambda run: {"final": 2.0, "auc": 1.0, "curve": np.arange(100.0)})
     assert [row["unfinished"] for row in analysis.tables[0].rows] == [0, 0]
     assert not any(note.startswith("Unfinished") for note in analysis.notes)

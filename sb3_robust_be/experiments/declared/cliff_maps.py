@@ -77,7 +77,7 @@ _TRACE = "trace, "
 def _measure(run: Run, results: Results) -> list[Row]:
     result = results.result(run.spec)
     assert result is not None
-    row = {name: result[name] for name in ("final", "diverged_at")}
+    row: Row = {name: result[name] for name in ("final", "diverged_at", "unfinished") if name in result}
     if result["diverged_at"] is None:
         learned, trace = results.arrays(run.spec, "tables"), results.arrays(run.spec, "trace")
         row |= {"reaches_goal": reaches_goal(learned["q"]), "q": rounded(learned["q"]), "h": rounded(learned["h"])}
@@ -112,7 +112,7 @@ def _analyse(preset: CliffPreset, rows: Rows) -> Analysis:
     analysis = Analysis(
         tables=[report.Table("outcomes", outcomes, caption)],
         verdicts=[fails_more(claim, ~solved["qrc"], ~solved["qrc_huber"])],
-        notes=unfinished_notes(results, [(DOMAIN.name, name, own) for name, own in specs.items()]),
+        notes=unfinished_notes((DOMAIN.name, name, own) for name, own in by_name.items()),
     )
     mapped = {name: learned[name][_median_seed(scores[name], list(learned[name]))] for name in MAPPED if learned[name]}
     if mapped:

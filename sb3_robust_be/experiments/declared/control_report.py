@@ -46,21 +46,17 @@ def control_analysis(results: ControlResults) -> Analysis:
                 caption="Selection seeds; other settings at their best for each step size.",
             )
         )
-    notes = [*_sizes(preset), *unfinished_notes([results]), *([preset.note] if preset.note else [])]
+    notes = [*_sizes(preset), *unfinished_notes(results.named()), *([preset.note] if preset.note else [])]
     return Analysis(plots=plots, tables=[returns_table(results, rng)], notes=notes)
 
 
-def unfinished_notes(results: Iterable[ControlResults]) -> list[str]:
+def unfinished_notes(runs: Iterable[tuple[str, str, Rows]]) -> list[str]:
     """Which returns are bounds, since the episode in which a run stopped counts with its return so far.
 
-    :param results: Of all runs, or several parts of them.
+    :param runs: Domain, label and rows of each contender.
     :return: One sentence, or none where there are no such runs.
     """
-    counts = [
-        (part.preset.domain(key).name, label, sum(bool(row.get("unfinished")) for row in own), len(own))
-        for part in results
-        for (key, label), own in part.reported.items()
-    ]
+    counts = [(domain, label, sum(bool(row.get("unfinished")) for row in own), len(own)) for domain, label, own in runs]
     found = [f"{n} of {of} of {report.label(label)} ({domain})" for domain, label, n, of in counts if n]
     if not found:
         return []

@@ -176,7 +176,7 @@ def _analyse(preset: RobustnessPreset, rows: Rows) -> Analysis:
         "count as the lowest of the domain.",
         "A choice changes the result if it moves the mean by more than a fifth of the domain's scale (as in "
         "`threshold`); the table's verdicts are on any difference at all.",
-        *unfinished_notes(parts),
+        *unfinished_notes(run for part in parts for run in part.named()),
         *([preset.note] if preset.note else []),
     ]
     return Analysis(
