@@ -187,7 +187,7 @@ class Population:
         found = self._trainer.failures
         return [
             f"At environment step {step}: {found[i].reason}" if i in found else None
-            for i, (member, step) in enumerate(zip(self.members, self._trainer.failed_at.tolist(), strict=True))
+            for i, step in enumerate(self._trainer.failed_at.tolist())
         ]
 
     @property

@@ -64,7 +64,7 @@ def test_one_bad_reset_costs_one_seed(function, loses_seed_one, tmp_path):
     specs = [spec_of(s, loses_seed_one, function) for s in range(3)]
     assert run_units([specs], tmp_path / "all", executor="serial", progress=False) == (2, 1, 0)
     found = Results(tmp_path / "all")
-    failures = found.failures(specs)
+    failures = [found.failure(spec) for spec in specs]
     assert failures[::2] == [None, None]
     assert failures[1]["error"].startswith(REASON[function])
     assert 'raise RuntimeError("lost")' in failures[1]["traceback"]

@@ -72,7 +72,7 @@ def test_where_all_diverge_the_trace_ends(tmp_path):
     specs = [control_spec("qrc", env, 400, s, arguments, function=TRAIN) | {"trace": 4} for s in (0, 1)]
     assert run_units([specs], tmp_path, executor="serial", progress=False) == (2, 0, 0)
     results = Results(tmp_path)
-    assert all(5 < result["diverged_at"] < 50 for result in results.of(specs))
+    assert all(5 < result["diverged_at"] < 50 for result in map(results.result, specs))
     assert [results.arrays(spec, "trace")["step"].tolist() for spec in specs] == [[], []]
 
 

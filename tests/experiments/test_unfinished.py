@@ -97,7 +97,7 @@ def test_single_agents_stop_at_their_steps(tmp_path):
         function=SINGLE,
     )
     assert run_units([[spec]], tmp_path, executor="serial", progress=False).done == 1
-    (result,) = Results(tmp_path).of([spec])
+    result = Results(tmp_path).result(spec)
     assert (result["episodes"], result["unfinished_length"], result["unfinished_return"]) == (1, 8, 8.0)
 
 
@@ -106,7 +106,7 @@ def test_a_diverged_run_has_no_return_and_no_curve(tmp_path):
     specs = [control_spec("qrc", survival_env.register(), 60, 3, own, env_kwargs={"lengths": [7]}) for own in arguments]
     with pytest.warns(UserWarning, match="1 of 2 members"):
         assert run_units([specs], tmp_path, executor="serial", progress=False).done == 2
-    healthy, diverged = Results(tmp_path).of(specs)
+    healthy, diverged = map(Results(tmp_path).result, specs)
     assert (healthy["unfinished_length"], healthy["final"]) == (4, 7.0)
     assert (diverged["unfinished"], diverged["unfinished_length"]) == (False, 0)
     assert np.isnan([diverged["final"], diverged["auc"], diverged["unfinished_return"]]).all()

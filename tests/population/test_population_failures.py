@@ -85,7 +85,7 @@ def test_a_failed_member_stays_failed(tmp_path):
         assert not th.equal(rows(p)[:2], before[:2])
         assert all(e.steps.max(initial=0) <= 21 for e in p.returns[2:])
         assert p.failures[:2] == [None, None]
-        for seed, reason in enumerate(p.failures[2:]):
+        for reason in p.failures[2:]:
             assert reason.startswith("At environment step 21: its values became infinite or NaN. A ")
         assert p.diverged.tolist() == [False, False, True, True]
     for i in range(4):
