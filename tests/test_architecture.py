@@ -15,8 +15,8 @@ PACKAGE = ROOT / "sb3_robust_be"
 
 # From the ground up. A part imports parts of lower levels only; within a part everything goes.
 LEVELS = (
-    {"updates", "evaluation", "files", "images", "messages", "interrupts", "cores"},
-    {"envs"},
+    {"updates", "evaluation", "images", "messages", "system"},
+    {"envs", "runner"},
     {"linear", "qrc", "report"},
     {"sbeed"},
     {"registry"},
@@ -27,7 +27,7 @@ LEVELS = (
 )
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 HEAVY = ("torch", "stable_baselines3", "sb3_contrib", "rl_zoo3")
-LIGHT = ("linear", "evaluation", "report", "updates", "envs", "files", "images", "messages")
+LIGHT = ("linear", "evaluation", "report", "runner", "updates", "envs", "system", "images", "messages")
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -81,6 +81,43 @@ def test_imports_run_downwards(path):
     for part in imported_parts(path):
         assert part in LEVEL, f"{part} is no part of the package"
         assert LEVEL[part] < LEVEL[part_of(path)], f"{part_of(path)} must not import {part}"
+
+
+def module_of(path: Path) -> str:
+    return ".".join(["sb3_robust_be", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__")
+
+
+def imports_by_module() -> dict[str, set[str]]:
+    """The modules of this package that each one imports anywhere, within functions and for types too.
+
+    A package's ``__init__`` gathers what its modules give, and they do not import it back.
+    """
+    modules = {module_of(path): path for path in MODULES if path.name != "__init__.py"}
+    found = {}
+    for name, path in modules.items():
+        imported = imported_names(path)
+        found[name] = ({*imported, *(one.rpartition(".")[0] for one in imported)} & modules.keys()) - {name}
+    return found
+
+
+def test_no_circles():
+    """No module imports, over however many others, itself."""
+    waiting, done = imports_by_module(), set()
+    while free := {name for name, needed in waiting.items() if needed <= done}:
+        done |= free
+        waiting = {name: needed for name, needed in waiting.items() if name not in free}
+    assert waiting == {}, "these import one another in a circle, or need what does"
+
+
+def test_declared_experiments_do_not_import_one_another():
+    for path in (PACKAGE / "experiments" / "declared").glob("*.py"):
+        others = {name for name in imported_names(path) if name.startswith("sb3_robust_be.experiments.declared")}
+        assert path.name == "__init__.py" or not others, path.name
+
+
+def test_file_names_are_given_once():
+    names = [path.name for path in MODULES if path.name not in ("__init__.py", "__main__.py")]
+    assert {name for name in names if names.count(name) > 1} == set()
 
 
 @pytest.mark.parametrize("part", existing(LIGHT))

@@ -135,13 +135,3 @@ def test_ci_runs_what_the_readme_says():
 
 def test_ci_is_executable():
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
-
-
-@pytest.mark.parametrize("folder", ["sb3_robust_be", "tests"])
-def test_files_stay_readable(folder):
-    lengths = {
-        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
-        for path in (ROOT / folder).rglob("*.py")
-    }
-    assert lengths
-    assert {path: length for path, length in lengths.items() if length > 300} == {}

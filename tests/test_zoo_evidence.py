@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from sb3_robust_be import zoo
-from sb3_robust_be.experiments.control_grid import read, selection_scores
+from sb3_robust_be.experiments.control.preset import read, selection_scores
 from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.publish import FOLDER, load
 

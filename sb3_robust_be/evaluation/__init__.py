@@ -24,9 +24,11 @@ from sb3_robust_be.evaluation.comparisons import (
     probability_of_improvement,
     welch_t,
 )
-from sb3_robust_be.evaluation.failures import failed, failed_difference, failed_fraction
+from sb3_robust_be.evaluation.failures import failed, failed_difference, failed_fraction, lowest_for_failed
+from sb3_robust_be.evaluation.families import holm_adjusted, of_finite, unresolved_if_lost
 from sb3_robust_be.evaluation.hartigan import dip, dip_null
 from sb3_robust_be.evaluation.intervals import Interval, MeanError, iqm, mean_error, t_interval, worst_decile_mean
+from sb3_robust_be.evaluation.paired_errors import geometric_mean, lower, lower_ratio
 from sb3_robust_be.evaluation.pairs import align_runs, bootstrap_t, paired_t, signed_rank
 from sb3_robust_be.evaluation.profiles import (
     PerformanceProfile,
@@ -44,7 +46,7 @@ from sb3_robust_be.evaluation.returns import (
     per_step_returns,
     with_unfinished,
 )
-from sb3_robust_be.evaluation.shapes import bimodal, narrower, spread_ratio
+from sb3_robust_be.evaluation.shapes import bimodal, longer_tailed, narrower, spread_ratio
 from sb3_robust_be.evaluation.verdicts import Outcome, Verdict, combined, computed
 
 __all__ = [
@@ -73,14 +75,21 @@ __all__ = [
     "failed_fraction",
     "fails_more",
     "final_performance",
+    "geometric_mean",
     "greater",
     "holm",
+    "holm_adjusted",
     "insensitive",
     "iqm",
+    "longer_tailed",
+    "lower",
+    "lower_ratio",
+    "lowest_for_failed",
     "mann_whitney",
     "mean_band",
     "mean_error",
     "narrower",
+    "of_finite",
     "paired_t",
     "per_step_returns",
     "probability_of_improvement",
@@ -91,6 +100,7 @@ __all__ = [
     "suite_mean",
     "t_interval",
     "to_rliable",
+    "unresolved_if_lost",
     "welch_t",
     "with_unfinished",
     "worst_decile_mean",

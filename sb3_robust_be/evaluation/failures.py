@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import scipy
@@ -78,3 +79,14 @@ def _flags(name: str, values: ArrayLike, runs: int | None = None) -> Flags:
     if flags.dtype != np.bool_:
         raise ValueError(f"{name} holds {flags.dtype}; give booleans, as failed() makes.")
     return flags
+
+
+def lowest_for_failed(finals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """
+    :param finals: Returns by algorithm, on one environment; NaN for runs without one.
+    :return: The same with the lowest return of any run in place of NaN; 0 if there is none at all.
+    """
+    everything = np.concatenate(list(finals.values()))
+    finite = everything[np.isfinite(everything)]
+    lowest = finite.min() if finite.size else 0.0
+    return {name: np.where(np.isfinite(x), x, lowest) for name, x in finals.items()}

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sb3_robust_be.evaluation.bootstrap import bootstrap_samples
 from sb3_robust_be.evaluation.comparisons import Comparison
 from sb3_robust_be.evaluation.hartigan import dip, dip_null
-from sb3_robust_be.evaluation.intervals import Interval
+from sb3_robust_be.evaluation.intervals import Interval, worst_decile_mean
 from sb3_robust_be.evaluation.profiles import dkw_width
 from sb3_robust_be.evaluation.validation import (
     N_RESAMPLES,
@@ -139,3 +139,32 @@ def bimodal(
         return decide(claim, small, negligible)
     p_value = float(np.count_nonzero(null >= observed) + 1) / (n_resamples + 1)
     return decide(claim, Comparison("Hartigan's dip", observed, interval, observed, p_value, seeds), 0.0)
+
+
+def longer_tailed(claim: str, x: np.ndarray, y: np.ndarray, *, rng: np.random.Generator) -> Verdict:
+    """The claim "x's worst decile lies further below its median than y's", in units of the return.
+
+    The interval of the difference is a percentile bootstrap; the test exchanges the runs' deviations from their
+    sample's median.
+
+    :param x: Shape (runs,), finite.
+    :param y: Shape (other runs,), finite.
+    :param rng: For both.
+    """
+
+    def difference(a: np.ndarray, b: np.ndarray, axis: int = -1) -> Any:
+        return _tail(a, axis) - _tail(b, axis)
+
+    interval = bootstrap_samples([x, y], difference, rng=rng, method="percentile")
+    p_value = math.nan
+    if min(len(x), len(y)) > 1:
+        centred = (x - np.median(x), y - np.median(y))
+        p_value = float(scipy.stats.permutation_test(centred, difference, n_resamples=1_999, rng=rng).pvalue)
+    found = Comparison(
+        "permutation of deviations", interval.estimate, interval, interval.estimate, p_value, (len(x), len(y))
+    )
+    return decide(claim, found, 0.0, attainable=attainable_p(len(x), len(y)))
+
+
+def _tail(runs: np.ndarray, axis: int) -> Any:
+    return np.median(runs, axis=axis) - worst_decile_mean(runs, axis=axis)

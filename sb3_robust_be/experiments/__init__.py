@@ -4,10 +4,10 @@ A run is a spec, a JSON-able dict that says everything about it, with ``"functio
 executes it. A unit is a list of runs that one worker executes in one go. :func:`run_units` executes what is not done.
 """
 
-from sb3_robust_be.experiments.provenance import ChangedError, Fingerprint
-from sb3_robust_be.experiments.runner import Summary, run_units
-from sb3_robust_be.experiments.specs import Spec, run_id
-from sb3_robust_be.experiments.store import (
+from sb3_robust_be.runner.provenance import ChangedError, Fingerprint
+from sb3_robust_be.runner.run import Summary, run_units
+from sb3_robust_be.runner.specs import Spec, run_id
+from sb3_robust_be.runner.store import (
     Counts,
     load_arrays,
     load_failures,
@@ -15,9 +15,9 @@ from sb3_robust_be.experiments.store import (
     run_directory,
     status,
 )
-from sb3_robust_be.experiments.units import RunFunction, RunnerError
-from sb3_robust_be.experiments.writer import RunWriter
-from sb3_robust_be.files import StoreError
+from sb3_robust_be.runner.units import RunFunction, RunnerError
+from sb3_robust_be.runner.writer import RunWriter
+from sb3_robust_be.system import StoreError
 
 __all__ = [
     "ChangedError",

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import gymnasium as gym
 
-from sb3_robust_be.experiments.specs import Spec
 from sb3_robust_be.messages import first_line
+from sb3_robust_be.runner.specs import Spec
 
 
 def import_packages(spec: Spec) -> None:
     """Import what registers the environment, in whatever process this is.
 
-    :param spec: Of :func:`~sb3_robust_be.experiments.control.control_spec`.
+    :param spec: Of :func:`~sb3_robust_be.experiments.control.training.control_spec`.
     :raises ValueError: If a module cannot be imported.
     """
     for package in spec.get("gym_packages", ()):

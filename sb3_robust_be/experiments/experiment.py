@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 
 from sb3_robust_be.evaluation import Verdict
 from sb3_robust_be.experiments.rows import Row, Rows, key_of
-from sb3_robust_be.experiments.specs import Spec, run_id
-from sb3_robust_be.experiments.store import load_arrays, load_failures, load_origin, load_results
 from sb3_robust_be.report.environment import HARDWARE
+from sb3_robust_be.runner.specs import Spec, run_id
+from sb3_robust_be.runner.store import load_arrays, load_failures, load_origin, load_results
 
 ScaleName = Literal["smoke", "laptop", "paper"]
 SCALES: tuple[ScaleName, ...] = ("smoke", "laptop", "paper")
@@ -200,26 +198,3 @@ def distinct_specs(runs: Iterable[Run]) -> list[Spec]:
     """What is to be executed for these runs: contenders may share runs, such as DQN with the threshold ∞ and DQN with
     the squared loss."""
     return list({run_id(run.spec): run.spec for run in runs}.values())
-
-
-def load_experiment(path: Path) -> Experiment:
-    """A user's own experiment.
-
-    :param path: A Python file that defines ``EXPERIMENT``, or a YAML file (see :mod:`.custom`).
-    :raises ValueError: If the file does not describe one.
-    """
-    if path.suffix in (".yml", ".yaml"):
-        from sb3_robust_be.experiments.custom import from_yaml
-
-        return from_yaml(path)
-    module_spec = importlib.util.spec_from_file_location(path.stem, path)
-    if module_spec is None or module_spec.loader is None:
-        raise ValueError(f"{path} is no Python or YAML file; give one that ends in .py, .yml or .yaml.")
-    module = importlib.util.module_from_spec(module_spec)
-    # Dataclasses look their module up.
-    sys.modules[path.stem] = module
-    module_spec.loader.exec_module(module)
-    found = getattr(module, "EXPERIMENT", None)
-    if not isinstance(found, Experiment):
-        raise ValueError(f"{path} defines no EXPERIMENT of type Experiment; see sb3_robust_be.experiments.experiment.")
-    return found

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import sys
 from pathlib import Path
 
 from sb3_robust_be.experiments.declared import load_declared, names
-from sb3_robust_be.experiments.experiment import REPORTED, Experiment, Results, Run, load_experiment, without_rows
+from sb3_robust_be.experiments.experiment import REPORTED, Experiment, Results, Run, without_rows
 from sb3_robust_be.experiments.publish import find_table
 from sb3_robust_be.experiments.rows import Row, Rows, read_rows, write_rows
-from sb3_robust_be.experiments.specs import Spec, dumps
-from sb3_robust_be.experiments.store import Counts, status
+from sb3_robust_be.runner.specs import Spec, dumps
+from sb3_robust_be.runner.store import Counts, status
 
 ALL = "all"
 _KNOWN = "known"
@@ -22,6 +24,29 @@ def find(name: str) -> Experiment:
     """
     path = Path(name)
     return load_experiment(path) if path.suffix in (".py", ".yml", ".yaml") else load_declared(name)
+
+
+def load_experiment(path: Path) -> Experiment:
+    """A user's own experiment.
+
+    :param path: A Python file that defines ``EXPERIMENT``, or a YAML file (see :mod:`.custom`).
+    :raises ValueError: If the file does not describe one.
+    """
+    if path.suffix in (".yml", ".yaml"):
+        from sb3_robust_be.experiments.control.yaml_file import from_yaml
+
+        return from_yaml(path)
+    module_spec = importlib.util.spec_from_file_location(path.stem, path)
+    if module_spec is None or module_spec.loader is None:
+        raise ValueError(f"{path} is no Python or YAML file; give one that ends in .py, .yml or .yaml.")
+    module = importlib.util.module_from_spec(module_spec)
+    # Dataclasses look their module up.
+    sys.modules[path.stem] = module
+    module_spec.loader.exec_module(module)
+    found = getattr(module, "EXPERIMENT", None)
+    if not isinstance(found, Experiment):
+        raise ValueError(f"{path} defines no EXPERIMENT of type Experiment; see sb3_robust_be.experiments.experiment.")
+    return found
 
 
 def find_all(name: str) -> list[Experiment]:

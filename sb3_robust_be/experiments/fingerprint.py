@@ -20,8 +20,8 @@ import numpy as np
 
 from sb3_robust_be import __version__, report
 from sb3_robust_be.experiments.environments import import_packages
-from sb3_robust_be.experiments.provenance import Fingerprint
-from sb3_robust_be.experiments.specs import Spec, dumps, run_id
+from sb3_robust_be.runner.provenance import Fingerprint
+from sb3_robust_be.runner.specs import Spec, dumps, run_id
 
 _OWN = __name__.partition(".")[0]
 _DIGITS = 12
@@ -32,7 +32,8 @@ _PACKAGE_FOLDERS = {"site-packages", "dist-packages"}
 
 def fingerprints_of(specs: Iterable[Spec]) -> dict[str, Fingerprint]:
     """
-    :param specs: Of any function; environments are those of :func:`~sb3_robust_be.experiments.control.control_spec`.
+    :param specs: Of any function; environments are those of
+        :func:`~sb3_robust_be.experiments.control.training.control_spec`.
     :return: By the run's id. Versions of torch, Stable-Baselines3 and numpy and the hardware change digits as well, but
         an upgrade is no other experiment: they are noted and not compared.
     """

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sb3_robust_be.cores import available_cores
 from sb3_robust_be.experiments.fingerprint import fingerprints_of
-from sb3_robust_be.experiments.grids import make_units
-from sb3_robust_be.experiments.provenance import ChangedError, set_aside
-from sb3_robust_be.experiments.runner import run_units
-from sb3_robust_be.experiments.specs import Spec
-from sb3_robust_be.experiments.units import RunnerError
+from sb3_robust_be.experiments.functions import PRELOAD, RUN_FUNCTIONS
+from sb3_robust_be.experiments.population_units import make_units
+from sb3_robust_be.runner.provenance import ChangedError, set_aside
+from sb3_robust_be.runner.run import run_units
+from sb3_robust_be.runner.specs import Spec
+from sb3_robust_be.runner.units import RunnerError
+from sb3_robust_be.system import available_cores
 
 _PROCESSES_PER_SHARD = 4
 RETRY = "Failed runs are tried again with --retry-failed, or when the environment or a version has changed."
@@ -81,7 +82,14 @@ def execute(specs: Sequence[Spec], out: Path, args: argparse.Namespace) -> None:
     """
     units = make_units(specs, number_of_jobs(args))
     try:
-        run_units(units, out, fingerprints=fingerprints_of(specs), **runner_options(args))
+        run_units(
+            units,
+            out,
+            fingerprints=fingerprints_of(specs),
+            functions=RUN_FUNCTIONS,
+            preload=PRELOAD,
+            **runner_options(args),
+        )
     except ChangedError as error:
         raise RunnerError(
             f"{error} Give --fresh to make all runs anew and keep these under another name, or another --out."
@@ -91,7 +99,7 @@ def execute(specs: Sequence[Spec], out: Path, args: argparse.Namespace) -> None:
 def runner_options(args: argparse.Namespace) -> dict[str, Any]:
     """
     :param args: Of a parser with :func:`add_runner_options`.
-    :return: Keyword arguments of :func:`~sb3_robust_be.experiments.runner.run_units`.
+    :return: Keyword arguments of :func:`~sb3_robust_be.runner.run.run_units`.
     """
     return {
         "jobs": args.jobs,

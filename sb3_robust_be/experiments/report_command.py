@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sb3_robust_be import report
-from sb3_robust_be.cores import available_cores
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.find import (
     ALL,
@@ -25,6 +24,7 @@ from sb3_robust_be.experiments.find import (
 from sb3_robust_be.experiments.publish import FOLDER, load, publish, published
 from sb3_robust_be.experiments.reporting import make_report
 from sb3_robust_be.report import Report
+from sb3_robust_be.system import available_cores
 
 DEFAULT_SCALE = "laptop"
 

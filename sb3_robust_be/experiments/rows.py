@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_robust_be.experiments.specs import dumps
-from sb3_robust_be.files import write_atomically
+from sb3_robust_be.runner.specs import dumps
+from sb3_robust_be.system import write_atomically
 
 Row = dict[str, Any]
 Rows = Sequence[Row]

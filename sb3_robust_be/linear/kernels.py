@@ -20,7 +20,7 @@ import numpy as np
 
 from sb3_robust_be.linear import stepsizes
 from sb3_robust_be.linear.methods import Algorithm
-from sb3_robust_be.linear.state import LANES
+from sb3_robust_be.linear.stepsizes import LANES
 
 _jit: Callable[..., Any] = numba.njit(nogil=True, error_model="numpy", fastmath={"contract"})
 

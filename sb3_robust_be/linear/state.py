@@ -10,12 +10,9 @@ from numpy.typing import NDArray
 
 from sb3_robust_be.linear.methods import Algorithm, Weights
 from sb3_robust_be.linear.problems import Problem
-from sb3_robust_be.linear.stepsizes import MOMENTS, increment
+from sb3_robust_be.linear.stepsizes import LANES, MOMENTS, increment
 
 Floats = NDArray[np.float64]
-
-#: Grid cells in one block. The paper's 144 fit; an odd number of cache lines spreads the rows over all cache sets.
-LANES = 152
 
 
 class Runs:

@@ -13,6 +13,8 @@ ADAM_BETA1 = 0.9
 ADAM_BETA2 = 0.999
 EPSILON = 1e-8
 MOMENTS: dict[str, int] = {"sgd": 0, "rmsprop": 1, "adam": 2}  # arrays of state per weight
+#: Grid cells in one block. The paper's 144 fit; an odd number of cache lines spreads the rows over all cache sets.
+LANES = 152
 
 
 def check_optimizer(name: str) -> str:

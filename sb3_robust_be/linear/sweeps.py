@@ -11,14 +11,14 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from sb3_robust_be.cores import available_cores
 from sb3_robust_be.linear.fixed_points import OBJECTIVES
 from sb3_robust_be.linear.methods import PAPER_ALGORITHMS, Algorithm, algorithm
 from sb3_robust_be.linear.online import DIVERGENCE_BOUND
 from sb3_robust_be.linear.problems import Problem
 from sb3_robust_be.linear.state import LANES, Runs
 from sb3_robust_be.linear.stepsizes import check_optimizer
-from sb3_robust_be.linear.transitions import sample_trajectories
+from sb3_robust_be.linear.trajectories import sample_trajectories
+from sb3_robust_be.system import available_cores
 
 Floats = NDArray[np.float64]
 

@@ -19,7 +19,6 @@ from stable_baselines3.common.utils import get_device
 
 from sb3_robust_be.envs.lockstep import make_lockstep
 from sb3_robust_be.evaluation.returns import binned_curve, with_unfinished
-from sb3_robust_be.interrupts import ctrl_c_later
 from sb3_robust_be.population import members as m
 from sb3_robust_be.population import storage
 from sb3_robust_be.population.encoding import Encoding
@@ -28,6 +27,7 @@ from sb3_robust_be.population.members import Member
 from sb3_robust_be.population.returns import Episodes, Unfinished
 from sb3_robust_be.population.trainer import DIVERGED, Trainer
 from sb3_robust_be.qrc.validation import check_count
+from sb3_robust_be.system import ctrl_c_later
 
 Callback = Callable[["Population"], bool | None]
 DEFAULT_BUFFER_SIZE = 1_000_000
@@ -288,7 +288,7 @@ class Population:
         :param path: A folder; it is made if it is not there.
             Arguments that JSON cannot name, such as a lambda, are left to :meth:`load`, for which a warning is given.
         """
-        storage.save(self, Path(path))
+        storage.save(self.constructor_arguments(), self._trainer, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, **replacements: Any) -> Population:
@@ -299,4 +299,7 @@ class Population:
             ``device``, ``compile`` or ``verbose``.
         :return: The population. ``learn(..., reset_num_timesteps=False)`` goes on as if nothing had happened.
         """
-        return storage.load(cls, Path(path), replacements)
+        saved = storage.read(Path(path), replacements)
+        population = cls(**saved.arguments)
+        storage.restore(population._trainer, saved)
+        return population

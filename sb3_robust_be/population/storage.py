@@ -8,19 +8,17 @@ import itertools
 import json
 import math
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch as th
 
 from sb3_robust_be.envs.lockstep import Failure
-from sb3_robust_be.files import write_atomically
 from sb3_robust_be.population.members import Member
-from sb3_robust_be.population.trainer import DIVERGED
-
-if TYPE_CHECKING:
-    from sb3_robust_be.population.population import Population
+from sb3_robust_be.population.trainer import DIVERGED, Trainer
+from sb3_robust_be.system import write_atomically
 
 FORMAT = 1
 INDEX = "population.json"
@@ -85,13 +83,14 @@ def _import(name: str) -> Any:
     return found
 
 
-def save(population: Population, folder: Path) -> None:
+def save(constructor_arguments: Mapping[str, Any], trainer: Trainer, folder: Path) -> None:
     """
-    :param population: To be saved.
+    :param constructor_arguments: That make an equal population before its first step.
+    :param trainer: Its state.
     :param folder: Where to; an earlier state there is replaced when the new one is complete.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    arguments = {name: encode(value) for name, value in population.constructor_arguments().items()}
+    arguments = {name: encode(value) for name, value in constructor_arguments.items()}
     for name, value in arguments.items():
         if _MISSING in json.dumps(value):
             warnings.warn(
@@ -100,16 +99,16 @@ def save(population: Population, folder: Path) -> None:
                 stacklevel=3,
             )
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **_arrays(population))
+    np.savez(buffer, allow_pickle=False, **_arrays(trainer))
     # A name that is not taken: until the index is written, the old state stays what it is.
-    names = (f"state-{population.num_timesteps}-{i}.npz" for i in itertools.count())
+    names = (f"state-{trainer.num_timesteps}-{i}.npz" for i in itertools.count())
     state = next(name for name in names if not (folder / name).exists())
     write_atomically(folder / state, buffer.getvalue())
     index = {
         "format": FORMAT,
         "state": state,
         "arguments": arguments,
-        "failures": {str(member): list(failure) for member, failure in population._trainer.failures.items()},
+        "failures": {str(member): list(failure) for member, failure in trainer.failures.items()},
     }
     # From here on the folder is the new state.
     write_atomically(folder / INDEX, json.dumps(index, indent=1).encode())
@@ -118,12 +117,22 @@ def save(population: Population, folder: Path) -> None:
             old.unlink(missing_ok=True)
 
 
-def load(cls: type[Population], folder: Path, replacements: dict[str, Any]) -> Population:
+class Saved(NamedTuple):
+    """What :func:`save` has written."""
+
+    arguments: dict[str, Any]
+    """Of the constructor"""
+    state: Path
+    """The file of arrays"""
+    failures: dict[str, list[str]]
+    """Why members have failed, by number"""
+
+
+def read(folder: Path, replacements: dict[str, Any]) -> Saved:
     """
-    :param cls: Population.
     :param folder: Of :func:`save`.
     :param replacements: Arguments in place of the saved ones.
-    :return: The population as it was.
+    :return: What makes the population anew, for :func:`restore` to go on with.
     """
     if not (folder / INDEX).is_file():
         raise FileNotFoundError(f"{folder} holds no population: {INDEX} is missing. Pass a folder that save() wrote.")
@@ -140,14 +149,10 @@ def load(cls: type[Population], folder: Path, replacements: dict[str, Any]) -> P
                     f"{name} was {error} and could not be saved by a name that is there now. Give it again: "
                     f"Population.load({str(folder)!r}, {name}=…)."
                 ) from error
-    population = cls(**arguments)
-    with np.load(folder / index["state"], allow_pickle=False) as arrays:
-        _restore(population, arrays, index.get("failures", {}))
-    return population
+    return Saved(arguments, folder / index["state"], index.get("failures", {}))
 
 
-def _arrays(population: Population) -> dict[str, np.ndarray]:
-    trainer = population._trainer
+def _arrays(trainer: Trainer) -> dict[str, np.ndarray]:
     arrays = {
         "counts": np.array([trainer.num_timesteps, trainer.n_calls, trainer.total, trainer.collected]),
         "failed_at": trainer.failed_at,
@@ -169,11 +174,20 @@ def _arrays(population: Population) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _restore(population: Population, arrays: Any, failures: dict[str, list[str]]) -> None:
-    trainer = population._trainer
-    if len(arrays["failed_at"]) != len(population):
+def restore(trainer: Trainer, saved: Saved) -> None:
+    """
+    :param trainer: Of a population made from ``saved.arguments``; it is then as it was when it was saved.
+    :param saved: Of :func:`read`.
+    """
+    with np.load(saved.state, allow_pickle=False) as arrays:
+        _restore(trainer, arrays, saved.failures)
+
+
+def _restore(trainer: Trainer, arrays: Any, failures: dict[str, list[str]]) -> None:
+    n_members = len(trainer.failed_at)
+    if len(arrays["failed_at"]) != n_members:
         raise ValueError(
-            f"The saved state is of {len(arrays['failed_at'])} members and the arguments are of {len(population)}. Do "
+            f"The saved state is of {len(arrays['failed_at'])} members and the arguments are of {n_members}. Do "
             "not replace seeds, and lists by lists of the same length only."
         )
     trainer.num_timesteps, trainer.n_calls, trainer.total, trainer.collected = map(int, arrays["counts"])
@@ -198,4 +212,4 @@ def _restore(population: Population, arrays: Any, failures: dict[str, list[str]]
     # Files of version 0.1 have neither: there, a failed member has diverged, and its environment went on.
     trainer.fail({i: Failure(*failures[str(i)]) if str(i) in failures else DIVERGED for i in failed})
     trainer.failed_at[failed] = arrays["failed_at"][failed]
-    trainer.n_steps = arrays["n_steps"] if "n_steps" in arrays else np.full(len(population), trainer.n_calls)
+    trainer.n_steps = arrays["n_steps"] if "n_steps" in arrays else np.full(n_members, trainer.n_calls)

@@ -10,7 +10,7 @@ import stat
 import warnings
 from collections.abc import Iterator
 
-from sb3_robust_be.files import remove_stale_temporaries, replacing
+from sb3_robust_be.system import remove_stale_temporaries, replacing
 
 SavePath = str | pathlib.Path | io.BufferedIOBase
 

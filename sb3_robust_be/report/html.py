@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sb3_robust_be.evaluation import Outcome, Verdict
-from sb3_robust_be.files import store_error, write_atomically
 from sb3_robust_be.report import page
 from sb3_robust_be.report.environment import hardware, versions
 from sb3_robust_be.report.plot import Plot
 from sb3_robust_be.report.svg import inline
 from sb3_robust_be.report.tables import Table, verdict_table
+from sb3_robust_be.system import store_error, write_atomically
 
 VERDICTS = "verdicts"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -17,7 +17,7 @@ from changing_envs import SOURCE, write
 import sb3_robust_be
 from sb3_robust_be import cli
 from sb3_robust_be.experiments import fingerprint
-from sb3_robust_be.experiments.compare import command
+from sb3_robust_be.experiments.compare import compare_command as command
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--algos", "qlc", "--steps", "40", "--net-arch", "8", "--executor", "serial", "--quiet", "--out", "out"]

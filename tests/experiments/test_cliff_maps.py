@@ -7,16 +7,16 @@ import pytest
 from made_rows import made_rows
 
 from sb3_robust_be.envs.cliff_world import N_STATES, coordinates, observation_table
-from sb3_robust_be.experiments import run_units
-from sb3_robust_be.experiments.cliff_maps import TRAIN, reaches_goal
-from sb3_robust_be.experiments.cliff_trace import GROUPS, tables
-from sb3_robust_be.experiments.control import control_spec
+from sb3_robust_be.experiments.cliff_world.learned_tables import TRAIN, reaches_goal
+from sb3_robust_be.experiments.cliff_world.mechanism import UNCORRECTED
+from sb3_robust_be.experiments.cliff_world.trace import GROUPS, tables
+from sb3_robust_be.experiments.control.training import control_spec
 from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.declared.cliff_maps import CONTENDERS, CliffPreset
-from sb3_robust_be.experiments.declared.cliff_mechanism import UNCORRECTED
 from sb3_robust_be.experiments.experiment import Results, distinct_specs
-from sb3_robust_be.experiments.grids import make_units
+from sb3_robust_be.experiments.population_units import make_units
 from sb3_robust_be.population import Population
+from sb3_robust_be.runner import run_units
 
 UP, RIGHT, DOWN, LEFT = range(4)
 EXPERIMENT = load_declared("cliff-maps")

@@ -10,7 +10,7 @@ import torch as th
 
 from sb3_robust_be import updates
 from sb3_robust_be.envs.cliff_world import N_STATES, START, observation_table, transition_table
-from sb3_robust_be.experiments.cliff_trace import GROUPS, checkpoints, measure, tables, visits
+from sb3_robust_be.experiments.cliff_world.trace import GROUPS, checkpoints, measure, tables, visits
 from sb3_robust_be.population import Population
 
 UP, RIGHT, DOWN, LEFT = range(4)

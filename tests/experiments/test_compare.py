@@ -12,11 +12,11 @@ from matplotlib import image
 
 from sb3_robust_be import cli
 from sb3_robust_be.evaluation import Interval
-from sb3_robust_be.experiments.compare import command
+from sb3_robust_be.experiments.compare import compare_command as command
 from sb3_robust_be.experiments.compare.setup import SELECTION_SEEDS, check_algorithms, look_at, make_specs
 from sb3_robust_be.experiments.compare.summary import Row, as_text, summarise, verdict
-from sb3_robust_be.experiments.control import POPULATION, SINGLE
-from sb3_robust_be.experiments.specs import loads
+from sb3_robust_be.experiments.control.training import POPULATION, SINGLE
+from sb3_robust_be.runner.specs import loads
 
 SMALL = ["--seeds", "3", "--steps", "300", "--net-arch", "8", "--executor", "serial", "--quiet"]
 

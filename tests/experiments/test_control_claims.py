@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from made_rows import made_rows
 
-from sb3_robust_be.evaluation import Outcome, bimodal, greater, holm, narrower
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, plan, read
-from sb3_robust_be.experiments.declared import control, control_claims, load_declared, minatar, saddlepoint, threshold
+from sb3_robust_be.evaluation import Outcome, bimodal, greater, holm, holm_adjusted, narrower, unresolved_if_lost
+from sb3_robust_be.experiments.control import control_claims
+from sb3_robust_be.experiments.control.control_analysis import returns_table
+from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, plan, read
+from sb3_robust_be.experiments.declared import control, load_declared, minatar, saddlepoint, threshold
 from sb3_robust_be.experiments.declared import target_networks as targets
-from sb3_robust_be.experiments.declared.control_report import holm_adjusted, returns_table, unresolved_if_lost
 
 HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
 

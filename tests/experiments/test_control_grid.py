@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from made_rows import made_rows
 
-from sb3_robust_be.experiments.control_grid import (
+from sb3_robust_be.experiments.control.domains import DOMAINS, own_arguments, shared_arguments
+from sb3_robust_be.experiments.control.preset import (
     FIRST_SELECTION_SEED,
     Contender,
     ControlPreset,
     plan,
     read,
     selection_scores,
+    settings_of,
 )
 from sb3_robust_be.experiments.declared import load_declared
-from sb3_robust_be.experiments.domains import DOMAINS, own_arguments, shared_arguments
 from sb3_robust_be.experiments.experiment import REPORTED, SELECTION
-from sb3_robust_be.experiments.grids import settings_of
 from sb3_robust_be.experiments.rows import key_of
 
 PRESET = ControlPreset(

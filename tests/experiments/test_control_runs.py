@@ -8,20 +8,15 @@ import numpy as np
 import pytest
 from stable_baselines3.common.monitor import load_results as load_monitor
 
-from sb3_robust_be.evaluation import binned_curve, final_performance, with_unfinished
-from sb3_robust_be.experiments import run_units
-from sb3_robust_be.experiments.control import (
-    SINGLE,
-    control_spec,
-    load_curves,
-    load_finals,
-    lowest_for_failed,
-)
+from sb3_robust_be.evaluation import binned_curve, final_performance, lowest_for_failed, with_unfinished
+from sb3_robust_be.experiments.control.preset import settings_of
+from sb3_robust_be.experiments.control.training import SINGLE, control_spec, load_curves, load_finals
 from sb3_robust_be.experiments.environments import check_environments
 from sb3_robust_be.experiments.experiment import Results
-from sb3_robust_be.experiments.grids import make_units, settings_of
-from sb3_robust_be.experiments.store import run_directory
+from sb3_robust_be.experiments.population_units import make_units
 from sb3_robust_be.population import Population
+from sb3_robust_be.runner import run_units
+from sb3_robust_be.runner.store import run_directory
 
 TINY = {
     "policy_kwargs": {"net_arch": [8]},

@@ -12,9 +12,10 @@ import pytest
 
 from sb3_robust_be import cli
 from sb3_robust_be.evaluation import Outcome
-from sb3_robust_be.experiments.control_grid import ControlPreset
+from sb3_robust_be.experiments.control.preset import ControlPreset
 from sb3_robust_be.experiments.declared import load_declared, names
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Results, load_experiment
+from sb3_robust_be.experiments.experiment import Analysis, Experiment, Results
+from sb3_robust_be.experiments.find import load_experiment
 
 ENGINE = ["--executor", "serial", "--quiet"]
 

@@ -9,7 +9,7 @@ import pytest
 from sb3_robust_be import cli, report
 from sb3_robust_be.experiments.declared import load_declared, names
 from sb3_robust_be.experiments.experiment import Results, distinct_specs
-from sb3_robust_be.experiments.store import status
+from sb3_robust_be.runner.store import status
 
 
 @pytest.mark.parametrize("name", names())

@@ -10,15 +10,15 @@ import pytest
 from made_rows import made_rows
 
 from sb3_robust_be.evaluation import Outcome
-from sb3_robust_be.experiments import linear_problems, load_arrays, load_results, run_id, run_units
 from sb3_robust_be.experiments.declared import fixed_points, load_declared
 from sb3_robust_be.experiments.experiment import SCALES, Results, distinct_specs
-from sb3_robust_be.experiments.linear_problems import Case, build, uniform_relu_features
-from sb3_robust_be.experiments.linear_runs import Target, solve_spec, surface_spec
+from sb3_robust_be.experiments.linear.exact_runs import Target, solve_spec, surface_spec
+from sb3_robust_be.experiments.linear.prediction_problems import Case, build, uniform_relu_features
 from sb3_robust_be.experiments.rows import key_of
-from sb3_robust_be.experiments.specs import dumps, loads
-from sb3_robust_be.experiments.units import load_target
 from sb3_robust_be.linear import OBJECTIVES, get
+from sb3_robust_be.runner import load_arrays, load_results, run_id, run_units
+from sb3_robust_be.runner.specs import dumps, loads
+from sb3_robust_be.runner.units import load_target
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = json.loads((ROOT / "tests/linear/data/linear_reference.json").read_text(encoding="utf-8"))
@@ -49,7 +49,7 @@ def test_runs_are_valid_and_stable(name, scale):
 def test_they_load_neither_torch_nor_sb3():
     code = f"""
 import sys
-from sb3_robust_be.experiments.declared import load_declared
+from sb3_robust_be.experiments.declared import (load_declared)
 for name in {NAMES!r}:
     load_declared(name)
 assert not {{"torch", "stable_baselines3"}} & set(sys.modules), sorted(sys.modules)
@@ -200,7 +200,7 @@ def test_mistakes_in_a_problem(monkeypatch):
         build("Outlier", {}, "zero")
     with pytest.raises(ValueError, match="initialisation is 'uniform' for SmallChain; only Outlier has it"):
         build("SmallChain", {}, "uniform")
-    monkeypatch.setattr(linear_problems, "_MAX_DRAWS", 3)
+    monkeypatch.setattr("sb3_robust_be.experiments.linear.prediction_problems._MAX_DRAWS", 3)
     with pytest.raises(ValueError, match=r"hidden is \(4,\): none of 3 draws has full column rank"):
         uniform_relu_features(3, (4,), 0)
     with pytest.raises(ValueError, match="draws is 1; give at least 2"):

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from sb3_robust_be.evaluation import Outcome
-from sb3_robust_be.experiments import RunWriter, load_arrays, load_results, run_units
-from sb3_robust_be.experiments.declared import prediction, prediction_claims
-from sb3_robust_be.experiments.declared.prediction_claims import FOUR, HUBER, ROBUST, SIX, SQUARED
-from sb3_robust_be.experiments.declared.prediction_report import MEASURES
+from sb3_robust_be.experiments.declared import prediction
 from sb3_robust_be.experiments.experiment import Results
-from sb3_robust_be.experiments.linear_prediction import SHOWN, Sensitivity, choose, width_of
+from sb3_robust_be.experiments.linear import prediction_claims
+from sb3_robust_be.experiments.linear.prediction_claims import FOUR, HUBER, ROBUST, SIX, SQUARED
+from sb3_robust_be.experiments.linear.prediction_figures import MEASURES
+from sb3_robust_be.experiments.linear.sweep_runs import SHOWN, Sensitivity, choose, width_of
 from sb3_robust_be.linear import Settings, get, mave, msve, sweep
 from sb3_robust_be.linear.sweeps import PAPER_ALPHAS, PAPER_ETAS
+from sb3_robust_be.runner import RunWriter, load_arrays, load_results, run_units
 
 HOLDS, FAILS = Outcome.HOLDS, Outcome.DOES_NOT_HOLD
 SMOKE = prediction.PRESETS["smoke"]

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from own_experiment import CAPPED, EXPERIMENT, SELECTED, SHARED, plan, specs_of
 
-from sb3_robust_be.experiments import run_units
 from sb3_robust_be.experiments.experiment import REPORTED, SELECTION, Results, distinct_specs, without_rows
 from sb3_robust_be.experiments.find import collected, keep_known, results_in, stage_counts
 from sb3_robust_be.experiments.publish import load, publish, published
 from sb3_robust_be.experiments.reporting import make_report
 from sb3_robust_be.experiments.rows import ORIGIN
+from sb3_robust_be.runner import run_units
 
 SEEDS = 3
 

@@ -9,12 +9,12 @@ import pytest
 from own_experiment import EXPERIMENT, SELECTED, SHARED, specs_of
 
 from sb3_robust_be import cli
-from sb3_robust_be.experiments import run_units
 from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.find import collected
 from sb3_robust_be.experiments.publish import FOLDER, load, published
 from sb3_robust_be.experiments.rows import ORIGIN
+from sb3_robust_be.runner import run_units
 
 OWN = "from own_experiment import EXPERIMENT\n"
 ENGINE = ("--executor", "serial", "--quiet")

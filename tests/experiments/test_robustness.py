@@ -9,12 +9,12 @@ import pytest
 from made_rows import made_rows
 
 from sb3_robust_be.evaluation import Outcome, holm, welch_t
-from sb3_robust_be.experiments.control import make_agent
+from sb3_robust_be.experiments.control import alternatives as made
+from sb3_robust_be.experiments.control.training import make_agent
 from sb3_robust_be.experiments.declared import robustness
-from sb3_robust_be.experiments.declared import robustness_report as made
 from sb3_robust_be.experiments.declared.robustness import ALTERNATIVES, CLIFF, ONE_HOT, PRESETS, STATED
 from sb3_robust_be.experiments.experiment import REPORTED, SELECTION
-from sb3_robust_be.experiments.specs import dumps
+from sb3_robust_be.runner.specs import dumps
 
 HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
 LAPTOP = PRESETS["laptop"]

@@ -13,10 +13,11 @@ from survival_env import ENDLESS, SurvivalEnv, drawn_lengths
 
 from sb3_robust_be import cli
 from sb3_robust_be.evaluation import per_step_returns
-from sb3_robust_be.experiments import run_units
-from sb3_robust_be.experiments.compare.picture import make_plots
+from sb3_robust_be.experiments.compare.compare_picture import make_plots
 from sb3_robust_be.experiments.compare.setup import SELECTION_SEEDS
-from sb3_robust_be.experiments.control import (
+from sb3_robust_be.experiments.control.control_analysis import control_analysis
+from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, plan, read
+from sb3_robust_be.experiments.control.training import (
     POPULATION,
     SINGLE,
     control_spec,
@@ -24,12 +25,11 @@ from sb3_robust_be.experiments.control import (
     load_finals,
     load_unfinished,
 )
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, plan, read
-from sb3_robust_be.experiments.declared.control_report import control_analysis
 from sb3_robust_be.experiments.experiment import Results
-from sb3_robust_be.experiments.specs import loads
-from sb3_robust_be.experiments.store import run_directory
 from sb3_robust_be.population import Population
+from sb3_robust_be.runner import run_units
+from sb3_robust_be.runner.specs import loads
+from sb3_robust_be.runner.store import run_directory
 
 TINY = {"policy_kwargs": {"net_arch": [4]}, "buffer_size": 200, "learning_starts": 10, "batch_size": 4}
 SMALL = {**TINY, "learning_rate": 1e-3, "train_freq": 1}

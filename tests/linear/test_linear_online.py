@@ -10,7 +10,7 @@ from random_mdps import problems, properties, random_problem, seeds, taus, theta
 
 from sb3_robust_be.linear import ALGORITHMS, METHODS, Algorithm, LinearTD, algorithm, expected_update, get, solve
 from sb3_robust_be.linear.stepsizes import OPTIMIZERS, increment
-from sb3_robust_be.linear.transitions import sample_trajectories
+from sb3_robust_be.linear.trajectories import sample_trajectories
 from sb3_robust_be.updates import H_TARGETS, LIMITS, ROBUST_LOSSES, coefficients, project
 
 X, X_NEXT, GAMMA = np.array([1.0, 2.0]), np.array([3.0, -1.0]), 0.5

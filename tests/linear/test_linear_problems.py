@@ -8,7 +8,7 @@ from random_mdps import problems, properties, seeds, theta_of
 
 from sb3_robust_be.linear import PROBLEMS, Problem, get
 from sb3_robust_be.linear.features import baird_features, dependent_features, random_relu_features, widened_basis
-from sb3_robust_be.linear.transitions import sample_trajectories
+from sb3_robust_be.linear.trajectories import sample_trajectories
 
 TWO = np.array([[[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], [[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]]])
 

@@ -12,7 +12,7 @@ from sb3_robust_be.linear.kernels import Shape, projection_kernel
 from sb3_robust_be.linear.state import LANES, Runs
 from sb3_robust_be.linear.stepsizes import OPTIMIZERS
 from sb3_robust_be.linear.sweeps import PAPER_ALPHAS, PAPER_ETAS, paper_steps
-from sb3_robust_be.linear.transitions import sample_trajectories
+from sb3_robust_be.linear.trajectories import sample_trajectories
 from sb3_robust_be.updates import LIMITS, ROBUST_LOSSES, project
 
 EXTRA = {

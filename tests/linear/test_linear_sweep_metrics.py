@@ -5,7 +5,7 @@ import pytest
 
 from sb3_robust_be.linear import OBJECTIVES, LinearTD, Settings, get, sweep
 from sb3_robust_be.linear.sweeps import sweep_metrics
-from sb3_robust_be.linear.transitions import sample_trajectories
+from sb3_robust_be.linear.trajectories import sample_trajectories
 
 BASE = {
     "algorithms": ("tdc-huber", "gtd2"),

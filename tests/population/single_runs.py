@@ -10,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from sb3_robust_be.experiments import load_results, run_units
-from sb3_robust_be.experiments.control import SINGLE, control_spec
+from sb3_robust_be.experiments.control.training import SINGLE, control_spec
+from sb3_robust_be.runner import load_results, run_units
 
 FILE = Path(__file__).with_suffix(".json")
 ENV, STEPS, SEEDS = "CartPole-v1", 20_000, range(1_000, 1_030)

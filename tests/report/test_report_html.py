@@ -14,8 +14,8 @@ import pytest
 from report_pages import HOSTILE, Page, hostile_report
 
 from sb3_robust_be import report
-from sb3_robust_be.files import StoreError
 from sb3_robust_be.report import html
+from sb3_robust_be.system import StoreError
 
 # No font has a sign for a bell.
 pytestmark = pytest.mark.filterwarnings("ignore:Glyph:UserWarning")

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from sb3_robust_be.files import is_storage_trouble
+from sb3_robust_be.system import is_storage_trouble
 
 from .batches import Observation
 

@@ -11,12 +11,12 @@ import gymnasium as gym
 from gymnasium import spaces
 
 from sb3_robust_be.envs.lockstep import batches
-from sb3_robust_be.experiments.control import POPULATION, SINGLE, control_spec, make_agent
-from sb3_robust_be.experiments.domains import DOMAINS, Domain, own_arguments, shared_arguments
+from sb3_robust_be.experiments.control.domains import DOMAINS, Domain, own_arguments, shared_arguments
+from sb3_robust_be.experiments.control.training import POPULATION, SINGLE, control_spec, make_agent
 from sb3_robust_be.experiments.environments import import_packages
-from sb3_robust_be.experiments.specs import Spec
 from sb3_robust_be.images import is_small
 from sb3_robust_be.messages import did_you_mean, first_line
+from sb3_robust_be.runner.specs import Spec
 
 ALGORITHMS = ("dqn", "qrc", "qrc_huber", "qlc", "gq", "gq_huber", "sbeed", "qrdqn")
 # Seeds that choose the step size, none of which is reported.

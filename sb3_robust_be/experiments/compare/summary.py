@@ -15,10 +15,10 @@ from sb3_robust_be.evaluation import (
     failed,
     greater,
     holm,
+    lowest_for_failed,
     probability_of_improvement,
     worst_decile_mean,
 )
-from sb3_robust_be.experiments.control import lowest_for_failed
 
 
 class Row(NamedTuple):

@@ -9,12 +9,12 @@ import numpy as np
 
 from sb3_robust_be import report
 from sb3_robust_be.envs.cliff_world import MOVES, N_STATES
-from sb3_robust_be.evaluation import bootstrap_interval, fails_more
-from sb3_robust_be.experiments.cliff_maps import TRAIN, reaches_goal
-from sb3_robust_be.experiments.control import control_spec, lowest_for_failed
-from sb3_robust_be.experiments.declared.cliff_mechanism import UNCORRECTED, add_mechanism
-from sb3_robust_be.experiments.declared.control_report import unfinished_notes
-from sb3_robust_be.experiments.domains import DOMAINS, own_arguments, shared_arguments
+from sb3_robust_be.evaluation import bootstrap_interval, fails_more, lowest_for_failed
+from sb3_robust_be.experiments.cliff_world.learned_tables import TRAIN, reaches_goal
+from sb3_robust_be.experiments.cliff_world.mechanism import UNCORRECTED, add_mechanism
+from sb3_robust_be.experiments.control.control_analysis import unfinished_notes
+from sb3_robust_be.experiments.control.domains import DOMAINS, own_arguments, shared_arguments
+from sb3_robust_be.experiments.control.training import control_spec
 from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Results, Run
 from sb3_robust_be.experiments.rows import Row, Rows, rounded
 

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, measure, plan, read
-from sb3_robust_be.experiments.declared import contenders as c
-from sb3_robust_be.experiments.declared.control_claims import control_verdicts
-from sb3_robust_be.experiments.declared.control_report import control_analysis
+from sb3_robust_be.experiments.control import contenders as c
+from sb3_robust_be.experiments.control.contenders import CLIP
+from sb3_robust_be.experiments.control.control_analysis import control_analysis
+from sb3_robust_be.experiments.control.control_claims import control_verdicts
+from sb3_robust_be.experiments.control.domains import ALL_DOMAINS
+from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, measure, plan, read
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading
 from sb3_robust_be.experiments.rows import Rows
-
-DOMAINS = ("acrobot", "cart-pole", "cliff-world", "lunar-lander", "mountain-car")
-CHEAP = ("acrobot", "cart-pole", "cliff-world", "mountain-car")
-
-CLIP = Reading(
-    "How is h limited?",
-    (
-        "clipped to [−τ, τ] (sections 5 and 7)",
-        "a twice differentiable estimate of the clip (appendix, saddlepoint figure)",
-    ),
-    "clipped",
-    "the equations have the clip, section 5 found it as effective, and the estimate is not given.",
-)
 
 
 def _all(rates: tuple[float, ...], refresh: tuple[int | None, ...], sbeed: Contender) -> tuple[Contender, ...]:
@@ -44,7 +33,7 @@ PRESETS = {
         compile=False,
     ),
     "laptop": ControlPreset(
-        DOMAINS,
+        ALL_DOMAINS,
         _all(c.FEW_RATES, (64,), c.sbeed((2.0**-10,), (64,), (0.01, 0.1), (0.01, 1.0))),
         seeds=30,
         selection_seeds=5,
@@ -56,7 +45,7 @@ PRESETS = {
         "and one step size; on Lunar Lander (extra box2d) 0.16 of the paper's steps, five seeds, and nothing chosen: "
         "every algorithm has its first setting, a step size of 2^-11 (SBEED: 2^-10).",
     ),
-    "paper": ControlPreset(DOMAINS, _all(c.RATES, c.REFRESH, c.sbeed(c.RATES)), seeds=100, selection_seeds=10),
+    "paper": ControlPreset(ALL_DOMAINS, _all(c.RATES, c.REFRESH, c.sbeed(c.RATES)), seeds=100, selection_seeds=10),
 }
 
 

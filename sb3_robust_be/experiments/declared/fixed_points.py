@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sb3_robust_be import report
-from sb3_robust_be.evaluation import Verdict
-from sb3_robust_be.experiments.declared.control_report import holm_adjusted
+from sb3_robust_be.evaluation import Verdict, holm_adjusted
+from sb3_robust_be.evaluation.paired_errors import lower_ratio
 from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
-from sb3_robust_be.experiments.linear_problems import Case
-from sb3_robust_be.experiments.linear_runs import Target, measure, solve_spec
-from sb3_robust_be.experiments.linear_verdicts import geometric_mean, lower_ratio
+from sb3_robust_be.experiments.linear.exact_runs import Target, measure, solve_spec
+from sb3_robust_be.experiments.linear.fixed_point_errors import (
+    METRICS,
+    DrawsPreset,
+    Relative,
+    columns_of,
+    error_bars,
+    error_table,
+    relative_errors,
+)
+from sb3_robust_be.experiments.linear.prediction_problems import Case
 from sb3_robust_be.experiments.rows import Rows
 
-METRICS = {"msve": "MSVE", "mave": "MAVE"}
 SLIGHTLY = 1.5
 """The factor below which an error is only slightly larger"""
 HUBER, HUBER_SMALL = "mhbe, τ = 1", "mhbe, τ = 0.03"
@@ -42,21 +47,6 @@ TARGETS = (
     Target("mabe", "mabe"),
 )
 
-#: By case, metric and objective: the errors relative to the least, shape (draws,).
-Relative = Mapping[str, Mapping[str, Mapping[str, NDArray[np.float64]]]]
-
-
-@dataclass(frozen=True)
-class DrawsPreset:
-    """The size of a comparison of fixed points."""
-
-    draws: int
-    """Random feature matrices per problem that has them"""
-
-    def __post_init__(self) -> None:
-        if self.draws < 2:
-            raise ValueError(f"draws is {self.draws}; give at least 2, as one draw says nothing of others.")
-
 
 PRESETS = {"smoke": DrawsPreset(2), "laptop": DrawsPreset(30), "paper": DrawsPreset(100)}
 
@@ -72,41 +62,6 @@ def plan(preset: DrawsPreset, rows: Rows) -> list[Run]:
         for case in CASES
         for i in range(preset.draws if case.random_features else 1)
     ]
-
-
-#: By case, objective's label and column: what the draws have, in their order.
-Columns = Mapping[str, Mapping[str, Mapping[str, NDArray[np.float64]]]]
-
-
-def columns_of(rows: Rows) -> Columns:
-    """
-    :param rows: Of runs of :func:`~sb3_robust_be.experiments.linear_runs.solve_spec`.
-    :return: What the runs that are done have found.
-    """
-    found: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
-    for row in sorted((row for row in rows if "failed" not in row), key=lambda row: int(row["seed"])):
-        found.setdefault(row["domain"], {}).setdefault(row["contender"], []).append(row)
-    names = (*(f"{metric}_relative" for metric in METRICS), "unique", "largest_error")
-    return {
-        case: {label: {name: np.array([row[name] for row in own]) for name in names} for label, own in of.items()}
-        for case, of in found.items()
-    }
-
-
-def relative_errors(columns: Columns, cases: Sequence[Case]) -> dict[str, dict[str, dict[str, Any]]]:
-    """:data:`Relative`, of the runs that are done.
-
-    :param columns: Of :func:`columns_of`.
-    :param cases: In the order of figures and tables.
-    """
-    return {
-        case.label: {
-            metric: {label: own[f"{metric}_relative"] for label, own in columns[case.label].items()}
-            for metric in METRICS
-        }
-        for case in cases
-        if case.label in columns
-    }
 
 
 def verdicts(relative: Relative) -> list[Verdict]:
@@ -150,39 +105,6 @@ def _of_chain(case: str, name: str, own: Mapping[str, NDArray[np.float64]]) -> l
             lower_ratio(slightly, own[label], own["msbe"], 1.0 / SLIGHTLY),
         ]
     return found
-
-
-def error_bars(name: str, relative: Relative, caption: str) -> report.Plot:
-    """Bars of the geometric means over draws.
-
-    :param name: Of the figure.
-    :param relative: By case, metric and objective.
-    """
-    panels = {
-        title: {case: {label: geometric_mean(x) for label, x in own[metric].items()} for case, own in relative.items()}
-        for metric, title in METRICS.items()
-    }
-    return report.bars(name, panels, measure="error ÷ least representable", log=True, caption=caption)
-
-
-def error_table(name: str, relative: Relative, columns: Columns) -> report.Table:
-    """Geometric means with intervals, and how many of the minimisers are unique.
-
-    :param name: Of the table.
-    :param relative: By case, metric and objective.
-    :param columns: Of :func:`columns_of`.
-    """
-    rows = []
-    for case, own in relative.items():
-        for label in own["msve"]:
-            draws = columns[case][label]
-            row: dict[str, Any] = {"problem": case, "objective": report.label(label)}
-            row |= {title: geometric_mean(own[metric][label]) for metric, title in METRICS.items()}
-            row |= {"draws": len(draws["unique"]), "unique": int(draws["unique"].sum())}
-            row["largest |δ|"] = float(np.median(draws["largest_error"]))
-            rows.append(row)
-    caption = "Errors relative to the least representable: geometric mean over draws, 95 % interval; median |δ|."
-    return report.Table(name, rows, caption=caption)
 
 
 def _analyse(preset: DrawsPreset, rows: Rows) -> Analysis:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sb3_robust_be.experiments.declared.minatar import EXPERIMENT as MINATAR
-from sb3_robust_be.experiments.declared.minatar import RATES, REFRESH, STEPS, contenders, preset
+from sb3_robust_be.experiments.control.minatar_games import RATES, REFRESH, STEPS, contenders, experiment, preset
 
 PRESETS = {
     "smoke": replace(
@@ -36,9 +35,6 @@ PRESETS = {
     "paper": preset(STEPS, contenders(RATES, REFRESH), 30, 5, stacked=True, device="auto"),
 }
 
-EXPERIMENT = replace(
-    MINATAR,
-    name="minatar-population",
-    summary="MinAtar by populations on a GPU: five games, one setting for all",
-    presets=PRESETS,
+EXPERIMENT = experiment(
+    "minatar-population", "MinAtar by populations on a GPU: five games, one setting for all", PRESETS
 )

@@ -8,7 +8,8 @@ from typing import Any
 
 from sb3_robust_be import report
 from sb3_robust_be.evaluation import Verdict
-from sb3_robust_be.experiments.declared.prediction_claims import (
+from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
+from sb3_robust_be.experiments.linear.prediction_claims import (
     SIMILAR,
     SIX,
     Panel,
@@ -17,10 +18,9 @@ from sb3_robust_be.experiments.declared.prediction_claims import (
     of_late_absolute_errors,
     td_diverges,
 )
-from sb3_robust_be.experiments.declared.prediction_report import MEASURES, sensitivity_plots, table
-from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
-from sb3_robust_be.experiments.linear_prediction import SHOWN, measure, read_sensitivity, sweep_spec
-from sb3_robust_be.experiments.linear_problems import Case
+from sb3_robust_be.experiments.linear.prediction_figures import MEASURES, sensitivity_plots, table
+from sb3_robust_be.experiments.linear.prediction_problems import Case
+from sb3_robust_be.experiments.linear.sweep_runs import SHOWN, measure, read_sensitivity, sweep_spec
 from sb3_robust_be.experiments.rows import Row, Rows
 from sb3_robust_be.linear import get
 from sb3_robust_be.linear.sweeps import PAPER_ALPHAS, PAPER_ETAS, paper_steps

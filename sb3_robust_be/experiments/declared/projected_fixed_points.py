@@ -9,7 +9,10 @@ import numpy as np
 
 from sb3_robust_be import report
 from sb3_robust_be.evaluation import Verdict, combined, computed
-from sb3_robust_be.experiments.declared.fixed_points import (
+from sb3_robust_be.evaluation.paired_errors import ROUNDING, geometric_mean, lower_ratio
+from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
+from sb3_robust_be.experiments.linear.exact_runs import Target, measure, solve_spec
+from sb3_robust_be.experiments.linear.fixed_point_errors import (
     METRICS,
     DrawsPreset,
     Relative,
@@ -17,10 +20,7 @@ from sb3_robust_be.experiments.declared.fixed_points import (
     error_table,
     relative_errors,
 )
-from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
-from sb3_robust_be.experiments.linear_problems import Case
-from sb3_robust_be.experiments.linear_runs import Target, measure, solve_spec
-from sb3_robust_be.experiments.linear_verdicts import ROUNDING, geometric_mean, lower_ratio
+from sb3_robust_be.experiments.linear.prediction_problems import Case
 from sb3_robust_be.experiments.rows import Rows
 
 TAUS = (1.0, 0.03)

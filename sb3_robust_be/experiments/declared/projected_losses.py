@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from sb3_robust_be import report
 from sb3_robust_be.evaluation import Verdict, computed
+from sb3_robust_be.evaluation.paired_errors import ROUNDING
 from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
-from sb3_robust_be.experiments.linear_problems import Case
-from sb3_robust_be.experiments.linear_runs import Target, measure, solve_spec, surface_spec
-from sb3_robust_be.experiments.linear_verdicts import ROUNDING
+from sb3_robust_be.experiments.linear.exact_runs import Target, measure, solve_spec, surface_spec
+from sb3_robust_be.experiments.linear.prediction_problems import Case
 from sb3_robust_be.experiments.rows import Row, Rows
 
 TAUS = (1.0, 0.03)

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from sb3_robust_be.evaluation import Verdict
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, ControlResults, measure, plan, read
-from sb3_robust_be.experiments.declared import robustness_report as made
-from sb3_robust_be.experiments.declared.contenders import RATES
-from sb3_robust_be.experiments.declared.control import CLIP
-from sb3_robust_be.experiments.declared.control_report import unfinished_notes
-from sb3_robust_be.experiments.declared.robustness_report import OURS, REFERENCE, SQUARED
-from sb3_robust_be.experiments.declared.threshold import SCALES, TOLERANCE
-from sb3_robust_be.experiments.domains import DOMAINS, shared_arguments
+from sb3_robust_be.experiments.control import alternatives as made
+from sb3_robust_be.experiments.control.alternatives import OURS, REFERENCE, SQUARED
+from sb3_robust_be.experiments.control.contenders import CLIP, RATES
+from sb3_robust_be.experiments.control.control_analysis import unfinished_notes
+from sb3_robust_be.experiments.control.domains import DOMAINS, SCALES, TOLERANCE, shared_arguments
+from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, ControlResults, measure, plan, read
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Run
 from sb3_robust_be.experiments.rows import Rows
 

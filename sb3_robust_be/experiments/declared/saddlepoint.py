@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sb3_robust_be.evaluation import Verdict, combined, greater
-from sb3_robust_be.experiments.control import lowest_for_failed
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, measure, plan, read
-from sb3_robust_be.experiments.declared import contenders as c
-from sb3_robust_be.experiments.declared.control import CHEAP, CLIP, DOMAINS
-from sb3_robust_be.experiments.declared.control_report import control_analysis, holm_adjusted
+from sb3_robust_be.evaluation import Verdict, combined, greater, holm_adjusted, lowest_for_failed
+from sb3_robust_be.experiments.control import contenders as c
+from sb3_robust_be.experiments.control.contenders import CLIP
+from sb3_robust_be.experiments.control.control_analysis import control_analysis
+from sb3_robust_be.experiments.control.domains import ALL_DOMAINS, CHEAP_DOMAINS
+from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, measure, plan, read
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading
 from sb3_robust_be.experiments.rows import Rows
 
@@ -34,7 +34,7 @@ PRESETS = {
         compile=False,
     ),
     "laptop": ControlPreset(
-        CHEAP,
+        CHEAP_DOMAINS,
         _contenders(c.FEW_RATES, c.sbeed((2.0**-10,), (64,), (0.01, 0.1), (0.01, 1.0))),
         seeds=30,
         selection_seeds=5,
@@ -42,7 +42,7 @@ PRESETS = {
         note="Thinner than the paper's: three of six step sizes, SBEED at four of its settings and one step size, no "
         "Lunar Lander.",
     ),
-    "paper": ControlPreset(DOMAINS, _contenders(c.RATES, c.sbeed(c.RATES)), seeds=100, selection_seeds=10),
+    "paper": ControlPreset(ALL_DOMAINS, _contenders(c.RATES, c.sbeed(c.RATES)), seeds=100, selection_seeds=10),
 }
 
 

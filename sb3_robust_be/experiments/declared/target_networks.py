@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sb3_robust_be.evaluation import Verdict, combined, greater
-from sb3_robust_be.experiments.control import lowest_for_failed
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, measure, plan, read
-from sb3_robust_be.experiments.declared.contenders import FEW_RATES, RATES
-from sb3_robust_be.experiments.declared.control_report import control_analysis, holm_adjusted
+from sb3_robust_be.evaluation import Verdict, combined, greater, holm_adjusted, lowest_for_failed
+from sb3_robust_be.experiments.control.contenders import FEW_RATES, RATES
+from sb3_robust_be.experiments.control.control_analysis import control_analysis
+from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, measure, plan, read
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading
 from sb3_robust_be.experiments.rows import Rows
 

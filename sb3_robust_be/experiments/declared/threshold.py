@@ -7,22 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from sb3_robust_be.evaluation import Outcome, Verdict, combined, insensitive
-from sb3_robust_be.experiments.control import lowest_for_failed
-from sb3_robust_be.experiments.control_grid import Contender, ControlPreset, measure, plan, read
-from sb3_robust_be.experiments.declared.contenders import FEW_RATES, RATES
-from sb3_robust_be.experiments.declared.control import CHEAP, DOMAINS
-from sb3_robust_be.experiments.declared.control_report import control_analysis, unresolved_if_lost
-from sb3_robust_be.experiments.domains import DOMAINS as CONTROL_DOMAINS
+from sb3_robust_be.evaluation import Outcome, Verdict, combined, insensitive, lowest_for_failed, unresolved_if_lost
+from sb3_robust_be.experiments.control.contenders import FEW_RATES, RATES
+from sb3_robust_be.experiments.control.control_analysis import control_analysis
+from sb3_robust_be.experiments.control.domains import ALL_DOMAINS, CHEAP_DOMAINS, DOMAINS, SCALES, TOLERANCE
+from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, measure, plan, read
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading
 from sb3_robust_be.experiments.rows import Rows
 
 THRESHOLDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-SCALES = {"acrobot": 500.0, "cart-pole": 500.0, "cliff-world": 1000.0, "lunar-lander": 500.0, "mountain-car": 1000.0}
-"""From a poor return to a good one: the longest episode at ±1 per step; on Cliff World a fall, on Lunar Lander −250 (a
-crash) to 250 (a good landing)"""
-TOLERANCE = 0.2
-"""Of the domain's scale: what still counts as insensitive"""
 EXCEPTED = "mountain-car"
 
 
@@ -37,14 +30,14 @@ PRESETS = {
         ("cart-pole",), _contenders((2.0**-10,), (0.5, 1.0)), seeds=2, selection_seeds=1, steps=0.002, compile=False
     ),
     "laptop": ControlPreset(
-        CHEAP,
+        CHEAP_DOMAINS,
         _contenders(FEW_RATES),
         seeds=30,
         selection_seeds=5,
         steps=0.4,
         note="Thinner than the paper's: three of six step sizes, no Lunar Lander.",
     ),
-    "paper": ControlPreset(DOMAINS, _contenders(RATES), seeds=100, selection_seeds=10),
+    "paper": ControlPreset(ALL_DOMAINS, _contenders(RATES), seeds=100, selection_seeds=10),
 }
 
 
@@ -55,7 +48,7 @@ def threshold_verdicts(finals: Mapping[str, Mapping[str, np.ndarray]]) -> list[V
     """
     found = {}
     for key, own in finals.items():
-        name, tolerance = CONTROL_DOMAINS[key].name, TOLERANCE * SCALES[key]
+        name, tolerance = DOMAINS[key].name, TOLERANCE * SCALES[key]
         claim = f"{name}: the mean changes by at most {tolerance:g} over κ"
         verdict = insensitive(claim, lowest_for_failed(own), tolerance)
         if verdict.outcome is Outcome.HOLDS:

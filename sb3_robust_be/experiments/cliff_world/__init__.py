@@ -1,0 +1,1 @@
+"""What agents learn on Cliff World, cell by cell."""

@@ -1,0 +1,204 @@
+"""Why corrections fail on Cliff World: what they do at falls and at moves against the border."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sb3_robust_be import report
+from sb3_robust_be.evaluation import Verdict, fails_more, greater, holm_adjusted
+from sb3_robust_be.experiments.cliff_world.trace import GROUPS
+from sb3_robust_be.experiments.experiment import Analysis
+
+Floats = NDArray[np.float64]
+Traces = Mapping[str, Sequence[Mapping[str, np.ndarray]]]
+
+UNCORRECTED = "qrc_huber, κ = 0"
+"""The same δ, networks and optimiser without the correction: semi-gradient Q-learning on the squared error"""
+CORRECTED = ("qrc", "qrc_huber", "qlc")
+_FALLS, _BLOCKED = GROUPS.index("falls"), GROUPS.index("blocked moves")
+_CAPTION = (
+    "A fall is one of the four moves into the cliff; a blocked move goes against the border and stays in its cell. "
+    "Clipped: h beyond ±κ, or beyond QLC's limit; |γz|/|δ|: the size of the correction over that of the TD error, both "
+    "averaged over the transitions in the replay buffer. κ = 0 is semi-gradient Q-learning with the same δ. "
+    "All rewards are negative, so that no start is worth more than 0."
+)
+
+
+def add_mechanism(
+    analysis: Analysis,
+    traces: Traces,
+    scores: Mapping[str, Floats],
+    solved: Mapping[str, np.ndarray],
+    rng: np.random.Generator,
+) -> None:
+    """Add the figure, the table, the verdicts and the sentences.
+
+    :param analysis: That of the experiment.
+    :param traces: Of the runs that neither failed nor diverged, by contender.
+    :param scores: Online returns of all runs, by contender.
+    :param solved: Whether each run's greedy policy reaches the goal, by contender.
+    :param rng: For the bands and rank tests.
+    """
+    if too_few := [report.label(name) for name, own in traces.items() if len(own) < 2]:
+        analysis.notes.append(f"The mechanism is not shown: {', '.join(too_few)} has fewer than two finished runs.")
+        return
+    stacked = {name: _stack(own) for name, own in traces.items()}
+    analysis.plots.append(_figure(stacked, next(iter(traces.values()))[0]["step"], rng))
+    caption = "Means over seeds and over the steps of training, of what the replay buffer holds."
+    analysis.tables.append(report.Table("corrections", _rows(stacked), caption))
+    analysis.verdicts += _verdicts(stacked, scores, solved, rng)
+    analysis.notes += _sentences(stacked)
+
+
+def _stack(traces: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Floats]:
+    """Runs first, shape (runs, points, …)."""
+    return {name: np.stack([trace[name] for trace in traces]).astype(np.float64) for name in traces[0]}
+
+
+def _figure(stacked: Mapping[str, dict[str, Floats]], steps: np.ndarray, rng: np.random.Generator) -> report.Plot:
+    corrected = {name: stacked[name] for name in CORRECTED}
+    ratio = "Falls: |γz| / |δ|"
+    panels: dict[str, dict[str, Floats]] = {
+        "Falls: h clipped": {name: of["clipped"][..., _FALLS] for name, of in corrected.items()},
+        ratio: {name: of["ratio"][..., _FALLS] for name, of in corrected.items()},
+        "Runs whose start is above 0": {name: (of["start_value"] > 0.0).astype(float) for name, of in stacked.items()},
+        "Blocked moves: h clipped": {name: of["clipped"][..., _BLOCKED] for name, of in corrected.items()},
+        "Blocked moves: |γz| / |δ|": {name: of["ratio"][..., _BLOCKED] for name, of in corrected.items()},
+        "Blocked moves: share": {name: of["share"][..., _BLOCKED] for name, of in stacked.items()},
+    }
+    plot = report.learning_curves("mechanism", panels, steps, measure="", rng=rng, caption=_CAPTION)
+    axis = next(axis for axis in plot.figure.axes if axis.get_title(loc="left") == ratio)
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter("{x:g}")
+    what = "Over training, corrections and clipping at falls and at blocked moves, and where they leave the agents."
+    return replace(plot, alt=" ".join([what, *_sentences(stacked)]))
+
+
+def _rows(stacked: Mapping[str, dict[str, Floats]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "algorithm": name,
+            "transitions": group,
+            "share": _mean(of["share"][..., i]),
+            "mean |δ|": _mean(of["td_error"][..., i]),
+            "mean |h|": _mean(of["h"][..., i]),
+            "h clipped": _mean(of["clipped"][..., i]),
+            "|γz| / |δ|": _mean(of["ratio"][..., i]),
+            "push on the start's value": _mean(of["push"][..., i]),
+        }
+        for name, of in stacked.items()
+        for i, group in enumerate(GROUPS)
+    ]
+
+
+def _mean(x: Floats) -> float | None:
+    present = x[np.isfinite(x)]
+    return float(present.mean()) if present.size else None
+
+
+def _first(x: Floats) -> Floats:
+    """Each run's mean over the first quarter of the points, of those with a value; NaN without any."""
+    return np.ma.masked_invalid(x[:, : max(1, x.shape[1] // 4)]).mean(axis=1).filled(np.nan)
+
+
+def _last(x: Floats) -> Floats:
+    """Likewise over the last quarter."""
+    return _first(x[:, ::-1])
+
+
+def _verdicts(
+    stacked: Mapping[str, dict[str, Floats]],
+    scores: Mapping[str, Floats],
+    solved: Mapping[str, np.ndarray],
+    rng: np.random.Generator,
+) -> list[Verdict]:
+    found = [*_first_quarter(stacked["qrc"], stacked["qrc_huber"]), *_last_quarter(stacked, scores, solved, rng)]
+    return holm_adjusted(found)
+
+
+def _first_quarter(qrc: Mapping[str, Floats], huber: Mapping[str, Floats]) -> list[Verdict]:
+    """How corrections work at falls and at blocked moves."""
+    clipped = _first(huber["clipped"][..., _FALLS])
+    ratios = np.stack([_first(huber["ratio"][..., group]) for group in (_BLOCKED, _FALLS)])
+    # Without the runs that did not fall.
+    at_blocked, at_falls = ratios[:, np.isfinite(ratios).all(axis=0)]
+    return [
+        greater(
+            "In the first quarter of the steps QRC-Huber's h is clipped in more than half of the falls",
+            clipped[np.isfinite(clipped)],
+            0.5,
+        ),
+        greater(
+            "In the first quarter QRC-Huber's |γz|/|δ| is larger at blocked moves than at falls",
+            at_blocked,
+            at_falls,
+            method="paired",
+        ),
+        greater(
+            "In the first quarter falls push the start's value up more under QRC than under QRC-Huber",
+            _first(qrc["push"][..., _FALLS]),
+            _first(huber["push"][..., _FALLS]),
+        ),
+        greater(
+            "In the first quarter blocked moves push it up more under QRC-Huber than falls do",
+            _first(huber["push"][..., _BLOCKED]),
+            _first(huber["push"][..., _FALLS]),
+            method="paired",
+        ),
+    ]
+
+
+def _last_quarter(
+    stacked: Mapping[str, dict[str, Floats]],
+    scores: Mapping[str, Floats],
+    solved: Mapping[str, np.ndarray],
+    rng: np.random.Generator,
+) -> list[Verdict]:
+    """Where they leave the agents, against those without a correction and DQN."""
+    huber, without = stacked["qrc_huber"], stacked[UNCORRECTED]
+    return [
+        *(
+            greater(
+                f"In the last quarter {report.label(name)}'s value of the start is higher than without the correction",
+                _last(stacked[name]["start_value"]),
+                _last(without["start_value"]),
+                # A rank test: single seeds' values may be off by hundreds.
+                method="rank",
+                rng=rng,
+            )
+            for name in ("qrc", "qrc_huber")
+        ),
+        greater(
+            "In the last quarter more of what QRC-Huber replays is blocked moves than without the correction",
+            _last(huber["share"][..., _BLOCKED]),
+            _last(without["share"][..., _BLOCKED]),
+        ),
+        greater(
+            "QRC-Huber's return is higher without its correction (κ = 0)", scores[UNCORRECTED], scores["qrc_huber"]
+        ),
+        fails_more(
+            "Without the correction the greedy policy misses the goal in more seeds than DQN's",
+            ~solved[UNCORRECTED],
+            ~solved["dqn"],
+        ),
+    ]
+
+
+def _sentences(stacked: Mapping[str, dict[str, Floats]]) -> list[str]:
+    huber = stacked["qrc_huber"]
+    first = {name: np.nanmedian(_first(huber[name]), axis=0) for name in ("clipped", "ratio")}
+    late = np.nanmedian(_last(huber["ratio"][..., _BLOCKED]))
+    values = "; ".join(
+        f"{report.label(name)}: {np.median(_last(of['start_value'])):.3g}" for name, of in stacked.items()
+    )
+    return [
+        f"In the first quarter of the steps QRC-Huber's h is clipped in {first['clipped'][_FALLS]:.0%} of the replayed "
+        f"falls, where its correction is {first['ratio'][_FALLS]:.2%} of the TD error; at blocked moves it is "
+        f"{first['ratio'][_BLOCKED]:.0%}, and {late:.0%} in the last quarter (medians over seeds).",
+        f"Median over seeds of the start's mean value in the last quarter: {values}. All rewards are negative.",
+    ]

@@ -1,0 +1,1 @@
+"""Control experiments: agents in environments, many seeds each."""

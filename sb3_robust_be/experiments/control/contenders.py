@@ -1,0 +1,74 @@
+"""The contenders of the control experiments and what they may choose from (paper, section 8.1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sb3_robust_be.experiments.control.preset import Contender
+from sb3_robust_be.experiments.experiment import Reading
+
+RATES = tuple(2.0**k for k in range(-12, -6))
+"""Paper: six step sizes per algorithm, the grid unpublished / Ours: the co-author's range."""
+FEW_RATES = tuple(2.0**k for k in (-11, -10, -9))
+
+# A target that is refreshed at every step is none.
+REFRESH = (None, 8, 32, 64, 256)
+
+
+def dqn(
+    rates: Sequence[float], refresh: Sequence[int | None] = REFRESH, thresholds: Sequence[float] = (1.0, 10.0, math.inf)
+) -> Contender:
+    """DQN as the paper sweeps it; the threshold ∞ is the squared loss."""
+    return Contender(
+        "dqn", "dqn", {"learning_rate": rates, "target_update_interval": refresh, "huber_threshold": thresholds}
+    )
+
+
+def dqn_squared(rates: Sequence[float], refresh: Sequence[int | None] = REFRESH) -> Contender:
+    """DQN with the squared loss alone: within the paper's sweep, and often the stronger baseline."""
+    return Contender(
+        "dqn, squared loss",
+        "dqn",
+        {"learning_rate": rates, "target_update_interval": refresh},
+        {"huber_threshold": math.inf},
+    )
+
+
+def plain(algorithm: str, rates: Sequence[float]) -> Contender:
+    """An algorithm of which the step size alone is chosen, as the paper does for QRC and QRC-Huber."""
+    return Contender(algorithm, algorithm, {"learning_rate": rates})
+
+
+def qlc_variants(rates: Sequence[float]) -> tuple[Contender, ...]:
+    """Limited corrections (ours): both limits, and h regressing the clipped δ."""
+    return (
+        Contender("qlc", "qlc", {"learning_rate": rates}),
+        Contender("qlc, same sign", "qlc", {"learning_rate": rates}, {"limit": "same_sign"}),
+        Contender("qlc, clipped h", "qlc", {"learning_rate": rates}, {"h_target": "clipped"}),
+    )
+
+
+def sbeed(
+    rates: Sequence[float],
+    refresh: Sequence[int | None] = REFRESH,
+    etas: Sequence[float] = (0.01, 0.1, 0.5, 1.0),
+    temperatures: Sequence[float] = (0.001, 0.01, 0.1, 1.0),
+) -> Contender:
+    """SBEED with a target network, as in the paper."""
+    return Contender(
+        "sbeed",
+        "sbeed",
+        {"learning_rate": rates, "target_update_interval": refresh, "eta": etas, "temperature": temperatures},
+    )
+
+
+CLIP = Reading(
+    "How is h limited?",
+    (
+        "clipped to [−τ, τ] (sections 5 and 7)",
+        "a twice differentiable estimate of the clip (appendix, saddlepoint figure)",
+    ),
+    "clipped",
+    "the equations have the clip, section 5 found it as effective, and the estimate is not given.",
+)

@@ -1,0 +1,166 @@
+"""Figures and tables that all control experiments have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from sb3_robust_be import report
+from sb3_robust_be.evaluation import (
+    Interval,
+    bootstrap_interval,
+    failed,
+    lowest_for_failed,
+    worst_decile_mean,
+)
+from sb3_robust_be.experiments.control.preset import ControlPreset, ControlResults, selection_scores, settings_of
+from sb3_robust_be.experiments.control.training import CURVE_POINTS
+from sb3_robust_be.experiments.experiment import Analysis
+from sb3_robust_be.experiments.rows import Rows
+
+MEASURE = "return per step, last 25 % of steps"
+
+
+def control_analysis(results: ControlResults) -> Analysis:
+    """Distributions over seeds, learning curves, sensitivity to the step size, and a table.
+
+    :param results: Of all runs.
+    :return: Without verdicts.
+    """
+    rng = np.random.default_rng(0)
+    preset = results.preset
+    steps = {preset.domain(key).name: _points(preset.steps_of(key)) for key in preset.domains}
+    plots = [
+        report.distributions("distributions", results.finals, measure=MEASURE, rng=rng),
+        report.learning_curves("learning-curves", results.curves, steps, measure="return per step", rng=rng),
+    ]
+    sensitivities = _sensitivities(results)
+    if sensitivities:
+        plots.append(
+            report.sensitivity(
+                "sensitivity",
+                sensitivities,
+                parameter="learning_rate",
+                measure=MEASURE,
+                rng=rng,
+                caption="Selection seeds; other settings at their best for each step size.",
+            )
+        )
+    notes = [*_sizes(preset), *unfinished_notes(results.named()), *([preset.note] if preset.note else [])]
+    return Analysis(plots=plots, tables=[returns_table(results, rng)], notes=notes)
+
+
+def unfinished_notes(runs: Iterable[tuple[str, str, Rows]]) -> list[str]:
+    """Which returns are bounds, since the episode in which a run stopped counts with its return so far.
+
+    :param runs: Domain, label and rows of each contender.
+    :return: One sentence, or none where there are no such runs.
+    """
+    counts = [(domain, label, sum(bool(row.get("unfinished")) for row in own), len(own)) for domain, label, own in runs]
+    found = [f"{n} of {of} of {report.label(label)} ({domain})" for domain, label, n, of in counts if n]
+    if not found:
+        return []
+    return [
+        "Unfinished: runs that stopped in an episode longer than all that ended in the last quarter count it with its "
+        "return so far, which is a bound (too low where rewards are positive, too high where they are negative): "
+        f"{', '.join(found)}."
+    ]
+
+
+def _sizes(preset: ControlPreset) -> list[str]:
+    by_domain = [
+        f"{preset.domain(key).name} {preset.steps_of(key)} steps, {len(preset.reported_seeds(key))} seeds"
+        for key in preset.domains
+    ]
+    chosen = any(len(settings_of(contender.grid)) > 1 for contender in preset.contenders)
+    counts = sorted({len(preset.selecting_seeds(key)) for key in preset.domains} - {0}) if chosen else []
+    return [
+        *([f"Settings were chosen on {' or '.join(map(str, counts))} other seeds, from 10 000 on."] if counts else []),
+        "Runs without a return (diverged or crashed) count as the lowest return of the domain in means and their "
+        "tests.",
+        f"Runs: {'; '.join(by_domain)}.",
+    ]
+
+
+def _points(steps: int) -> np.ndarray:
+    points = min(CURVE_POINTS, steps)
+    return (np.arange(points) + 0.5) * steps / points
+
+
+def returns_table(results: ControlResults, rng: np.random.Generator) -> report.Table:
+    """One row per domain and contender. Cells of contenders without any return are empty.
+
+    :param results: Of all runs.
+    :param rng: For the intervals.
+    """
+    preset, scores, area = results.preset, results.finals, results.areas
+    rows: list[dict[str, Any]] = []
+    in_order = sorted(results.reported.items(), key=lambda item: preset.domains.index(item[0][0]))
+    for (key, label), own in in_order:
+        name = preset.domain(key).name
+        values = _imputed(scores[name], label)
+        rows.append(
+            {
+                "domain": name,
+                "algorithm": label,
+                "mean": _mean(values, rng),
+                "median": None if values is None else float(np.median(values)),
+                "worst decile": None if values is None else float(worst_decile_mean(values)),
+                "AUC": _mean(_imputed(area[name], label), rng),
+                **_lost(own),
+                "unfinished": sum(bool(row.get("unfinished")) for row in own),
+                "seeds": len(own),
+                "setting": ", ".join(f"{name}={_short(x)}" for name, x in results.settings[key, label].items()),
+            }
+        )
+    caption = f"{MEASURE}, at the chosen setting, on fresh seeds. AUC: mean return per step over all steps."
+    return report.Table("returns", rows, caption=caption)
+
+
+def _imputed(scores: dict[str, np.ndarray], label: str) -> np.ndarray | None:
+    """With the lowest of the domain for lost runs; ``None`` if all of the contender's are."""
+    return None if failed(scores[label]).all() else lowest_for_failed(scores)[label]
+
+
+def _mean(values: np.ndarray | None, rng: np.random.Generator) -> Interval | None:
+    return None if values is None else bootstrap_interval(values, np.mean, rng=rng)
+
+
+def _lost(rows: Rows) -> dict[str, int]:
+    ended = [row for row in rows if "final" in row]
+    healthy = [row for row in ended if row.get("diverged_at") is None]
+    # Of version 0.1, which left unfinished episodes out; by now whoever has not diverged has a return.
+    without = sum(not np.isfinite(row["final"]) for row in healthy)
+    return {
+        "diverged": len(ended) - len(healthy),
+        "crashed": len(rows) - len(ended),
+        **({"no return": without} if without else {}),
+    }
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float) and value > 0 and np.log2(value).is_integer() and value < 0.1:
+        return f"2^{int(np.log2(value))}"
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _sensitivities(results: ControlResults) -> dict[str, dict[str, dict[float, np.ndarray]]]:
+    """By domain, label and step size: the best over the other settings on the selection seeds."""
+    preset = results.preset
+    found: dict[str, dict[str, dict[float, np.ndarray]]] = {}
+    for key in filter(preset.selecting_seeds, preset.domains):
+        for contender in preset.contenders:
+            if len(contender.grid.get("learning_rate", ())) < 2:
+                continue
+            runs = results.selection[key, contender.label]
+            means = selection_scores(runs)
+            best: dict[float, int] = {}
+            for i, setting in enumerate(settings_of(contender.grid)):
+                rate = setting["learning_rate"]
+                if rate not in best or means[i] > means[best[rate]]:
+                    best[rate] = i
+            own = found.setdefault(preset.domain(key).name, {}).setdefault(contender.label, {})
+            own |= {rate: runs[i] for rate, i in best.items()}
+    return found

@@ -1,0 +1,286 @@
+"""Control experiments: every contender's best setting on selection seeds, reported on fresh ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy
+
+from sb3_robust_be.evaluation import lowest_for_failed
+from sb3_robust_be.experiments.control.domains import DOMAINS, Domain, own_arguments, shared_arguments
+from sb3_robust_be.experiments.control.training import CURVE_POINTS, POPULATION, SINGLE, control_spec
+from sb3_robust_be.experiments.experiment import REPORTED, SELECTION, Results, Run
+from sb3_robust_be.experiments.rows import Row, Rows, key_of, rounded
+
+# Seeds that choose settings are never reported.
+FIRST_SELECTION_SEED = 10_000
+
+
+def settings_of(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """
+    :param grid: Values of each argument.
+    :return: The arguments of every combination.
+    """
+    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An algorithm with the settings that it may choose from."""
+
+    label: str
+    algorithm: str
+    grid: Mapping[str, Sequence[Any]]
+    """Values of each argument; one value each: nothing is chosen"""
+    choices: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments"""
+
+
+@dataclass(frozen=True)
+class ControlPreset:
+    """The size of a control experiment."""
+
+    domains: tuple[str, ...]
+    """Keys of :data:`~sb3_robust_be.experiments.control.domains.DOMAINS` or of ``own_domains``"""
+    contenders: tuple[Contender, ...]
+    seeds: int
+    """Reported ones, per contender and domain"""
+    selection_seeds: int
+    steps: float = 1.0
+    """Of a run, as a fraction of the paper's"""
+    steps_by_domain: Mapping[str, float] = field(default_factory=dict)
+    """Other fractions by domain"""
+    seeds_of: Mapping[str, int] = field(default_factory=dict)
+    """Other numbers of reported seeds by domain"""
+    selection_seeds_of: Mapping[str, int] = field(default_factory=dict)
+    """Other numbers of selection seeds by domain; 0: nothing is chosen, contenders have their first setting"""
+    one_setting: bool = False
+    """Whether a contender has one setting for all domains (the paper's MinAtar) or one for each"""
+    compile: bool = True
+    stacked: bool = True
+    """Lock-step populations, or single agents"""
+    own_domains: Mapping[str, Domain] = field(default_factory=dict)
+    policy: str = "MlpPolicy"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Of all contenders, over those of the domain"""
+    note: str = ""
+    """In which ways this is less than the paper's, for the report"""
+
+    def domain(self, key: str) -> Domain:
+        """The domain of that name."""
+        return self.own_domains[key] if key in self.own_domains else DOMAINS[key]
+
+    def steps_of(self, key: str) -> int:
+        """Environment steps of a run on a domain."""
+        return max(1, round(self.steps_by_domain.get(key, self.steps) * self.domain(key).steps))
+
+    def runs(
+        self, stage: str, key: str, contender: Contender, setting: Mapping[str, Any], seeds: Sequence[int]
+    ) -> list[Run]:
+        """One run per seed."""
+        domain = self.domain(key)
+        arguments = {
+            **shared_arguments(domain),
+            **own_arguments(domain, contender.algorithm),
+            **self.arguments,
+            **contender.choices,
+            **setting,
+        }
+        names = {"stage": stage, "domain": key, "contender": contender.label, "setting": dict(setting)}
+        return [
+            Run(
+                {**names, "seed": seed, "steps": self.steps_of(key)},
+                control_spec(
+                    contender.algorithm,
+                    domain.env,
+                    self.steps_of(key),
+                    seed,
+                    arguments,
+                    policy=self.policy,
+                    env_kwargs=dict(domain.env_kwargs),
+                    gym_packages=domain.gym_packages,
+                    compile=self.compile and self.stacked,
+                    function=POPULATION if self.stacked else SINGLE,
+                ),
+            )
+            for seed in seeds
+        ]
+
+    def chooses(self, key: str, contender: Contender) -> bool:
+        """Whether a contender chooses among several settings on a domain."""
+        return len(settings_of(contender.grid)) > 1 and len(self.selecting_seeds(key)) > 0
+
+    def selecting_seeds(self, key: str) -> range:
+        """Seeds that choose settings for a domain."""
+        count = self.selection_seeds_of.get(key, self.selection_seeds)
+        return range(FIRST_SELECTION_SEED, FIRST_SELECTION_SEED + count)
+
+    def reported_seeds(self, key: str) -> range:
+        """Fresh seeds for a domain."""
+        return range(self.seeds_of.get(key, self.seeds))
+
+
+Runs = dict[str, dict[str, np.ndarray]]
+"""By domain's name and contender's label; the first axis is the seeds"""
+
+
+@dataclass(frozen=True)
+class ControlResults:
+    """What the rows of a control experiment say, by key of a domain and label of a contender."""
+
+    settings: Mapping[tuple[str, str], dict[str, Any]]
+    """The chosen ones"""
+    reported: Mapping[tuple[str, str], list[Row]]
+    """A row per reported seed, empty for a run that has none"""
+    selection: Mapping[tuple[str, str], list[np.ndarray]]
+    """For each setting of a contender that chooses, the final returns of the selection seeds, shape (seeds,); NaN for
+    runs that diverged or failed"""
+    preset: ControlPreset
+
+    @property
+    def finals(self) -> Runs:
+        """Final returns, NaN for runs that diverged or failed; shape (seeds,)."""
+        return self._column("final")
+
+    @property
+    def areas(self) -> Runs:
+        """Areas under the learning curve, likewise."""
+        return self._column("auc")
+
+    @property
+    def curves(self) -> Runs:
+        """Learning curves, shape (seeds, points); NaN where there is none, as for runs that diverged or failed."""
+        found: Runs = {}
+        for (key, label), rows in self.reported.items():
+            nothing = np.full(min(CURVE_POINTS, self.preset.steps_of(key)), np.nan)
+            own = found.setdefault(self.preset.domain(key).name, {})
+            alive = [row if row.get("diverged_at") is None else {} for row in rows]
+            own[label] = np.array([row.get("curve", nothing) for row in alive])
+        return found
+
+    def named(self) -> list[tuple[str, str, list[Row]]]:
+        """Domain's name, contender's label and reported rows."""
+        return [(self.preset.domain(key).name, label, rows) for (key, label), rows in self.reported.items()]
+
+    def _column(self, name: str) -> Runs:
+        found: Runs = {}
+        for (key, label), rows in self.reported.items():
+            found.setdefault(self.preset.domain(key).name, {})[label] = _numbers(rows, name)
+        return found
+
+
+def _numbers(rows: Sequence[Row], name: str) -> np.ndarray:
+    return np.array([row.get(name, np.nan) for row in rows], dtype=float)
+
+
+def plan(preset: ControlPreset, rows: Rows) -> list[Run]:
+    """Selection, and once all of that has ended, the reported runs.
+
+    :param preset: The experiment's size.
+    :param rows: Of the runs so far.
+    """
+    selection = [
+        run
+        for key in preset.domains
+        for contender in preset.contenders
+        if preset.chooses(key, contender)
+        for setting in settings_of(contender.grid)
+        for run in preset.runs(SELECTION, key, contender, setting, preset.selecting_seeds(key))
+    ]
+    table = _by_names(rows)
+    if any(_key(run) not in table for run in selection):
+        return selection
+    return selection + [
+        run for runs in _reported_runs(preset, _chosen(preset, _selected(preset, table))) for run in runs
+    ]
+
+
+def measure(run: Run, results: Results) -> list[Row]:
+    """The row of a control run that is done.
+
+    :param run: Of :func:`plan`.
+    :param results: Of its folder.
+    """
+    result = results.result(run.spec)
+    assert result is not None
+    row: Row = {name: result[name] for name in ("final", "diverged_at", "unfinished") if name in result}
+    if run.names["stage"] == REPORTED:
+        row |= {"auc": result["auc"], "curve": rounded(results.arrays(run.spec)["curve"])}
+    return [row]
+
+
+def read(preset: ControlPreset, rows: Rows) -> ControlResults:
+    """
+    :param preset: The experiment's size.
+    :param rows: With those of all selection runs.
+    """
+    table = _by_names(rows)
+    selection = _selected(preset, table)
+    settings = _chosen(preset, selection)
+    reported = [[table.get(_key(run), {}) for run in runs] for runs in _reported_runs(preset, settings)]
+    return ControlResults(settings, dict(zip(settings, reported, strict=True)), selection, preset)
+
+
+_NAMES = ("stage", "domain", "contender", "setting", "seed", "steps")
+
+
+def _by_names(rows: Rows) -> dict[tuple[Any, ...], Row]:
+    return {key_of(row, _NAMES): row for row in rows}
+
+
+def _key(run: Run) -> tuple[Any, ...]:
+    return key_of(run.names, _NAMES)
+
+
+def _selected(preset: ControlPreset, table: Mapping[tuple[Any, ...], Row]) -> dict[tuple[str, str], list[np.ndarray]]:
+    found = {}
+    for contender in preset.contenders:
+        for key in preset.domains:
+            if preset.chooses(key, contender):
+                seeds = preset.selecting_seeds(key)
+                runs = [preset.runs(SELECTION, key, contender, s, seeds) for s in settings_of(contender.grid)]
+                own = [_numbers([table.get(_key(run), {}) for run in of], "final") for of in runs]
+                found[key, contender.label] = own
+    return found
+
+
+def _chosen(
+    preset: ControlPreset, selection: Mapping[tuple[str, str], list[np.ndarray]]
+) -> dict[tuple[str, str], dict[str, Any]]:
+    found = {}
+    for contender in preset.contenders:
+        settings = settings_of(contender.grid)
+        scores = {
+            key: selection_scores(selection[key, contender.label])
+            if preset.chooses(key, contender)
+            else np.zeros(len(settings))
+            for key in preset.domains
+        }
+        for key in preset.domains:
+            # Between domains of different units it is ranks that can be added up.
+            votes = [scipy.stats.rankdata(own) for own in scores.values()] if preset.one_setting else [scores[key]]
+            found[key, contender.label] = settings[int(np.argmax(np.sum(votes, axis=0)))]
+    return found
+
+
+def _reported_runs(preset: ControlPreset, settings: Mapping[tuple[str, str], dict[str, Any]]) -> list[list[Run]]:
+    contenders = {contender.label: contender for contender in preset.contenders}
+    return [
+        preset.runs(REPORTED, key, contenders[label], setting, preset.reported_seeds(key))
+        for (key, label), setting in settings.items()
+    ]
+
+
+def selection_scores(finals: Sequence[np.ndarray]) -> np.ndarray:
+    """Mean return per step over the last quarter of each setting on the selection seeds; a run that diverged counts as
+    the lowest of them all.
+
+    :param finals: For each setting, shape (seeds,); NaN for runs that diverged or failed.
+    :return: Shape (settings,).
+    """
+    ranked = lowest_for_failed({str(i): own for i, own in enumerate(finals)})
+    return np.array([own.mean() for own in ranked.values()])

@@ -1,0 +1,333 @@
+"""What a control run is, and the two ways to execute it: many seeds in lock-step, or one agent."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from sb3_robust_be.evaluation import area_under_curve, binned_curve, final_performance, with_unfinished
+from sb3_robust_be.experiments.environments import import_packages
+from sb3_robust_be.experiments.experiment import Results
+from sb3_robust_be.runner.specs import Spec
+from sb3_robust_be.runner.writer import RunWriter
+from sb3_robust_be.system import StoreError, write_atomically
+
+if TYPE_CHECKING:
+    from sb3_robust_be.population import Population
+
+CURVE_POINTS = 100
+POPULATION = "train-population"
+SINGLE = "train-single"
+
+ReportProgress = Callable[[float], None]
+
+
+def control_spec(
+    algorithm: str,
+    env: str,
+    steps: int,
+    seed: int,
+    arguments: dict[str, Any],
+    *,
+    policy: str = "MlpPolicy",
+    env_kwargs: dict[str, Any] | None = None,
+    gym_packages: Sequence[str] = (),
+    compile: bool = False,
+    function: str = POPULATION,
+) -> Spec:
+    """All that decides the outcome of a run.
+
+    :param algorithm: Its name in commands; ``"qrdqn"`` (sb3-contrib) as a single agent only.
+    :param env: A gymnasium id.
+    :param steps: Environment steps.
+    :param seed: Of networks, environment and exploration.
+    :param arguments: Of the algorithm, as JSON.
+    :param policy: As for SB3.
+    :param env_kwargs: Of ``gym.make``.
+    :param gym_packages: Modules to import first, which register environments.
+    :param compile: Whether the population's update is compiled, which changes the last digits.
+    :param function: :data:`POPULATION` or :data:`SINGLE`.
+    """
+    # Absent where there are none, as it was before there could be any.
+    packages = {"gym_packages": list(gym_packages)} if gym_packages else {}
+    return {
+        "function": function,
+        "algorithm": algorithm,
+        "env": env,
+        "env_kwargs": env_kwargs or {},
+        "policy": policy,
+        "steps": steps,
+        "seed": seed,
+        "arguments": arguments,
+        "compile": compile,
+        **packages,
+    }
+
+
+def train_population(specs: Sequence[Spec], writers: Sequence[RunWriter], report_progress: ReportProgress) -> None:
+    """Execute runs that differ in their seeds and in arguments that may differ within a population.
+
+    :param specs: Of :func:`control_spec`.
+    :param writers: One per spec.
+    :param report_progress: Takes the finished fraction.
+    """
+    started = time.time()
+    population = train_members(specs, report_progress)
+    finish_members(population, specs, writers, time.time() - started)
+
+
+def train_members(
+    specs: Sequence[Spec], report_progress: ReportProgress, look: Callable[[Population], None] | None = None
+) -> Population:
+    """
+    :param specs: As of :func:`train_population`.
+    :param report_progress: Takes the finished fraction.
+    :param look: Called with the population after every step.
+    :return: A trained population, one member per spec; its environments are closed.
+    """
+    steps = specs[0]["steps"]
+
+    def after_step(population: Population) -> None:
+        report_progress(population.num_timesteps / steps)
+        if look is not None:
+            look(population)
+
+    population = _population(specs)
+    try:
+        return population.learn(steps, callback=after_step)
+    finally:
+        population.env.close()
+
+
+def _population(specs: Sequence[Spec]) -> Population:
+    from sb3_robust_be.population import Member, Population
+
+    first = specs[0]
+    import_packages(first)
+    shared = {k: v for k, v in first["arguments"].items() if all(s["arguments"].get(k, _ABSENT) == v for s in specs)}
+    members = [Member(spec["seed"], {k: v for k, v in spec["arguments"].items() if k not in shared}) for spec in specs]
+    return Population(
+        first["algorithm"],
+        first["policy"],
+        first["env"],
+        members,
+        env_kwargs=first["env_kwargs"],
+        compile=first["compile"],
+        verbose=0,
+        **_constructed(shared),
+    )
+
+
+def make_agent(spec: Spec) -> None:
+    """
+    :param spec: Of :func:`control_spec`.
+    :raises Exception: Whatever the algorithm, the network or the environment object to in it, before the first step.
+    """
+    import gymnasium as gym
+
+    import_packages(spec)
+    if spec["function"] == SINGLE:
+        agent = _single_agent(
+            {**spec, "arguments": {**spec["arguments"], "buffer_size": 1}}, gym.make(spec["env"], **spec["env_kwargs"])
+        )
+    else:
+        agent = _population([spec])[0]
+    # Some networks can be made, but take no observation.
+    agent.predict(agent.observation_space.sample())
+
+
+def finish_members(population: Population, specs: Sequence[Spec], writers: Sequence[RunWriter], seconds: float) -> None:
+    """Write every member's files. Who failed by its environment has failed; who diverged is done, without a return.
+
+    :param population: Of :func:`train_members`.
+    :param specs: Its members'.
+    :param writers: One per spec.
+    :param seconds: That all took.
+    """
+    share = {"seconds": seconds / len(specs), "members": len(specs)}
+    failed_at, diverged = population.failed_at.tolist(), population.diverged
+    reasons, tracebacks = population.failures, population.tracebacks
+    lengths, returns = population.unfinished.lengths.tolist(), population.unfinished.returns.tolist()
+    for i, (writer, spec, own) in enumerate(zip(writers, specs, population.returns, strict=True)):
+        reason = reasons[i]
+        if reason is not None and not diverged[i]:
+            writer.fail(reason, tracebacks[i])
+        else:
+            episodes = _Episodes(own.lengths, own.returns, returns[i], lengths[i])
+            _write(writer, spec, episodes, failed_at[i] if diverged[i] else None, share)
+
+
+def train_single(specs: Sequence[Spec], writers: Sequence[RunWriter], report_progress: ReportProgress) -> None:
+    """Execute runs one after another, each by SB3 itself: for environments and algorithms that cannot be stacked.
+
+    :param specs: Of :func:`control_spec`.
+    :param writers: One per spec.
+    :param report_progress: Takes the finished fraction.
+    """
+    n_ended = 0
+
+    def report_all(fraction: float) -> None:
+        report_progress((n_ended + fraction) / len(specs))
+
+    for n_ended, (spec, writer) in enumerate(zip(specs, writers, strict=True)):  # noqa: B007
+        try:
+            _train_one(spec, writer, report_all)
+        except StoreError:
+            raise
+        except Exception as error:
+            if writer.ended is None:
+                writer.fail(error)
+            else:  # It is done: this is the environment's that was to be closed.
+                warnings.warn(f"{spec['env']}, seed {spec['seed']}: {error!r} after the training.", stacklevel=2)
+
+
+def _train_one(spec: Spec, writer: RunWriter, report_progress: ReportProgress) -> None:
+    import gymnasium as gym
+    import torch as th
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.monitor import Monitor
+
+    class Progress(BaseCallback):
+        def __init__(self, steps: int, env: Monitor) -> None:
+            super().__init__()
+            self.steps, self.env = steps, env
+            self.going_on: list[float] = []
+
+        def _on_step(self) -> bool:
+            # SB3 trains whole rollouts, so this is not always the last step.
+            if self.num_timesteps == self.steps:
+                self.going_on = list(self.env.rewards)
+            report_progress(self.num_timesteps / self.locals["total_timesteps"])
+            return True
+
+    started = time.time()
+    import_packages(spec)
+    env = Monitor(gym.make(spec["env"], **spec["env_kwargs"]))
+    model = _single_agent(spec, env)
+    progress = Progress(spec["steps"], env)
+    model.learn(spec["steps"], callback=progress, progress_bar=False)
+    finite = all(bool(p.isfinite().all()) for p in model.policy.parameters() if isinstance(p, th.Tensor))
+    lengths, returns = np.array(env.get_episode_lengths(), int), np.array(env.get_episode_rewards())
+    within = np.cumsum(lengths) <= spec["steps"]
+    episodes = _Episodes(lengths[within], returns[within], sum(progress.going_on), len(progress.going_on))
+    share = {"seconds": time.time() - started, "members": 1}
+    _write(writer, spec, episodes, None if finite else spec["steps"], share)
+    env.close()
+
+
+_ABSENT = object()
+
+
+def _constructed(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments as the algorithms take them: classes in place of their names."""
+    from sb3_robust_be.population.storage import decode
+
+    return {name: decode(value) for name, value in arguments.items()}
+
+
+def _single_agent(spec: Spec, env: Any) -> Any:
+    from sb3_contrib import QRDQN
+    from stable_baselines3 import DQN
+
+    from sb3_robust_be.registry import ALGORITHMS
+
+    classes: dict[str, type[Any]] = {"dqn": DQN, "qrdqn": QRDQN, **ALGORITHMS}
+    arguments = _constructed(spec["arguments"])
+    if spec["algorithm"] in ("dqn", "qrdqn"):
+        # SB3's have a target network; one that is refreshed before every update is none.
+        arguments["target_update_interval"] = arguments.get("target_update_interval") or 1
+        if (threshold := arguments.pop("huber_threshold", 1.0)) != 1.0:
+            raise ValueError(f"huber_threshold is {threshold}; a single agent of SB3's has 1. Train a population.")
+    return classes[spec["algorithm"]](spec["policy"], env, seed=spec["seed"], **arguments)
+
+
+class _Episodes(NamedTuple):
+    """Of a run, within its steps."""
+
+    lengths: np.ndarray
+    """Of those that ended"""
+    returns: np.ndarray
+    """Theirs"""
+    unfinished_return: float
+    """Of the one in which the run stopped, so far"""
+    unfinished_length: int
+    """0 if it stopped at the end of one"""
+
+
+def _write(writer: RunWriter, spec: Spec, episodes: _Episodes, diverged_at: int | None, share: dict[str, Any]) -> None:
+    """A run's files. A run that has diverged has ended, and its final return is NaN."""
+    steps, lengths, returns = spec["steps"], episodes.lengths, episodes.returns
+    healthy = diverged_at is None
+    last = (episodes.unfinished_length, episodes.unfinished_return) if healthy else (0, np.nan)
+    counted = with_unfinished(lengths, returns, steps, *last)
+    curve = binned_curve(counted.lengths, counted.returns, steps, min(CURVE_POINTS, steps))
+    writer.write_arrays("curve", curve=curve, lengths=lengths, returns=returns)
+    write_atomically(writer.directory / "monitor.csv", _monitor(spec, lengths, returns, share["seconds"]))
+    writer.finish(
+        {
+            "final": final_performance(counted.lengths, counted.returns, steps) if healthy else np.nan,
+            "auc": area_under_curve(counted.lengths, counted.returns, steps) if healthy else np.nan,
+            "episodes": len(lengths),
+            "unfinished": counted.unfinished,
+            "unfinished_length": last[0],
+            "unfinished_return": last[1],
+            "diverged_at": diverged_at,
+            **share,
+        }
+    )
+
+
+def _monitor(spec: Spec, lengths: np.ndarray, returns: np.ndarray, seconds: float) -> bytes:
+    """SB3's monitor file; the times are those of an even pace, since a population's members share the clock."""
+    text = io.StringIO()
+    text.write("#" + json.dumps({"t_start": 0.0, "env_id": spec["env"]}) + "\n")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["r", "l", "t"])
+    times = np.round(np.cumsum(lengths) / spec["steps"] * seconds, 3)
+    table.writerows(zip(returns.tolist(), lengths.tolist(), times.tolist(), strict=True))
+    return text.getvalue().encode()
+
+
+def load_finals(results: Results, specs: Sequence[Spec]) -> np.ndarray:
+    """
+    :param results: Of the runs.
+    :param specs: Of :func:`control_spec`.
+    :return: The return per step over the last quarter, shape (runs,); NaN for runs that diverged, failed or are not
+        done. :func:`load_unfinished` says which of them count an episode that had not ended.
+    """
+    found = map(results.result, specs)
+    return np.array([np.nan if result is None else result["final"] for result in found])
+
+
+def load_unfinished(results: Results, specs: Sequence[Spec]) -> np.ndarray:
+    """
+    :param results: Of the runs.
+    :param specs: Of :func:`control_spec`.
+    :return: Whether a run's returns count the episode in which it stopped, with its return so far, shape (runs,): then
+        they are bounds (:func:`~sb3_robust_be.evaluation.with_unfinished`).
+    """
+    # Runs of version 0.1 left such episodes out, and have no such entry.
+    found = map(results.result, specs)
+    return np.array([result is not None and result.get("unfinished", False) for result in found], bool)
+
+
+def load_curves(results: Results, specs: Sequence[Spec]) -> np.ndarray:
+    """
+    :param results: Of the runs.
+    :param specs: Of :func:`control_spec`, all of as many steps.
+    :return: Learning curves, shape (runs, points); NaN where there is none: everywhere for runs that diverged, failed
+        or are not done, else from the start of an unfinished episode on, unless that counts.
+    """
+    curves = np.full((len(specs), min(CURVE_POINTS, specs[0]["steps"])), np.nan)
+    for row, spec in zip(curves, specs, strict=True):
+        result = results.result(spec)
+        if result is not None and result["diverged_at"] is None:
+            row[:] = results.arrays(spec)["curve"]
+    return curves

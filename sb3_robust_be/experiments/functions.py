@@ -1,0 +1,26 @@
+"""The functions that execute runs, by the short names that specs have for them: code moves, a run stays the same."""
+
+from __future__ import annotations
+
+from sb3_robust_be.experiments.cliff_world.learned_tables import TRAIN
+from sb3_robust_be.experiments.control.training import POPULATION, SINGLE
+from sb3_robust_be.experiments.linear.exact_runs import SOLVE, SURFACES
+from sb3_robust_be.experiments.linear.sweep_runs import SWEEP
+
+_HERE = __name__.rpartition(".")[0]
+
+RUN_FUNCTIONS: dict[str, str] = {
+    POPULATION: f"{_HERE}.control.training:train_population",
+    SINGLE: f"{_HERE}.control.training:train_single",
+    TRAIN: f"{_HERE}.cliff_world.learned_tables:train",
+    SOLVE: f"{_HERE}.linear.exact_runs:solve_objectives",
+    SURFACES: f"{_HERE}.linear.exact_runs:evaluate_surfaces",
+    SWEEP: f"{_HERE}.linear.sweep_runs:sweep_step_sizes",
+}
+"""``"module:function"`` by name; a user's own experiment gives its functions as ``"module:function"``"""
+
+STACKED = (POPULATION, TRAIN)
+"""Those that execute many runs as one population"""
+
+#: Modules that a worker process has from the start. Those that are missing are passed over.
+PRELOAD: tuple[str, ...] = ("torch", "stable_baselines3", "sb3_robust_be.qrc", "sb3_robust_be.sbeed")

@@ -1,0 +1,1 @@
+"""Experiments on linear prediction: exact minimisers, and step-size sweeps."""

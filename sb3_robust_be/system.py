@@ -1,0 +1,123 @@
+"""What the system gives and takes: files that are complete or absent, processor cores, Ctrl-C at a chosen moment."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import io
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_STALE_S = 3600.0
+
+
+class StoreError(OSError):
+    """The folder cannot be written: full, read-only or gone. What was complete in it is untouched."""
+
+
+def store_error(error: OSError, path: Path) -> StoreError:
+    """``error`` with the path and what to do."""
+    if isinstance(error, StoreError):
+        return error
+    full = error.errno in _FULL
+    remedy = "free some space or raise the limit" if full else "make the folder writable or choose another"
+    return StoreError(error.errno, f"{error.strerror or error}; {remedy}, then run the same again", str(path))
+
+
+def is_storage_trouble(error: OSError) -> bool:
+    """Whether an error is the disk's and not the run's: it would strike every other run as well."""
+    return isinstance(error, StoreError) or error.errno in (*_FULL, errno.EROFS)
+
+
+def write_atomically(path: Path, data: bytes, durable: bool = True) -> None:
+    """Replace a file by ``data`` at once.
+
+    :param durable: Whether to wait until the disk has it.
+    :raises StoreError: if that is impossible; the old file is then still there.
+    """
+    with replacing(path, durable) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, durable: bool = True) -> Iterator[io.BufferedWriter]:
+    """Replace a file at once by what is written: a temporary file beside it, ``os.replace``, each with fsync.
+
+    :param path: The file, which need not exist.
+    :param durable: Whether to wait until the disk has it.
+    :raises StoreError: if that is impossible. After this and any other error the old file is still there.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        # Not the tempfile module's: its files are private, and results on a shared file system are not.
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+        if durable:
+            _sync_folder(path.parent)
+    except OSError as error:
+        raise store_error(error, path) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return  # Windows opens no folders.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_stale_temporaries(folder: Path, name: str | None = None) -> None:
+    """Delete what writers killed in the middle have left; a file that is still being written is younger.
+
+    :param name: Of the file that was to be replaced; ``None``: any.
+    """
+    for path in folder.glob(".*.tmp" if name is None else f".{glob.escape(name)}.*.tmp"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _STALE_S:
+                path.unlink()
+
+
+def available_cores() -> int:
+    """How many processor cores this process may use, where the system tells; else all."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def on_ctrl_c(handler: Any) -> Iterator[Any]:
+    """Another handler of SIGINT while it lasts; yields the usual one. Only the main thread can do that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield None
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield before
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def ctrl_c_later() -> Iterator[None]:
+    """What is done within it is done whole; an interruption comes at its end."""
+    caught: list[Any] = []
+    with on_ctrl_c(lambda *signal_and_frame: caught.append(signal_and_frame)) as usual:
+        yield
+    if caught and callable(usual):
+        usual(*caught[0])
