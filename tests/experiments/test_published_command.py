@@ -140,7 +140,7 @@ def test_all_that_is_published(tmp_path, capsys):
         ("objectives-paper.csv", b"a,b\n1,2\n", "has rows of another experiment or scale"),
         (
             "objectives-paper.csv.gz",
-            gzip.compress(b"experiment,scale\n" * 99)[:-9],
+            gzip.compress(b"experiment,scale\n" * 99, mtime=0)[:-9],
             "is no table of results, or damaged",
         ),
     ],

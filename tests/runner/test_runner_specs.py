@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sb3_robust_be.runner import run_id
-from sb3_robust_be.runner.shards import plan
+from sb3_robust_be.runner.shards import units_of_shard
 from sb3_robust_be.runner.specs import dumps, loads
 
 SPEC = {
@@ -81,13 +81,13 @@ def one(seed, function="m:f"):
 
 def test_a_run_is_planned_once():
     units = [[one(0), one(1)], [one(1), one(2), one(2)], [one(0)]]
-    assert plan(units) == [[one(0), one(1)], [one(2)]]
+    assert units_of_shard(units) == [[one(0), one(1)], [one(2)]]
 
 
 @pytest.mark.parametrize("count", [1, 3, 20])
 def test_shards_are_a_partition_in_order(count):
     units = [[one(seed), one(-1 - seed)] for seed in range(10)]
-    shards = [plan(units, f"{index + 1}/{count}") for index in range(count)]
+    shards = [units_of_shard(units, f"{index + 1}/{count}") for index in range(count)]
     assert sorted((unit for shard in shards for unit in shard), key=lambda unit: unit[0]["seed"]) == units
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
@@ -95,7 +95,7 @@ def test_shards_are_a_partition_in_order(count):
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "1/0", "-1/2", "a/b", "1/2/3", ""])
 def test_bad_shards(shard):
     with pytest.raises(ValueError, match=f"shard is {shard!r}; give 'i/n'"):
-        plan([[one(0)]], shard)
+        units_of_shard([[one(0)]], shard)
 
 
 @pytest.mark.parametrize(
@@ -109,4 +109,4 @@ def test_bad_shards(shard):
 )
 def test_bad_units(unit, message):
     with pytest.raises(ValueError, match=message):
-        plan([unit])
+        units_of_shard([unit])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from runner_functions import spec
 
-from sb3_robust_be import files as files_module
+from sb3_robust_be import system as files_module
 from sb3_robust_be.runner import (
     RunWriter,
     StoreError,
