@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from sb3_robust_be.experiments.fingerprint import fingerprints_of
-from sb3_robust_be.experiments.functions import PRELOAD, RUN_FUNCTIONS
 from sb3_robust_be.experiments.population_units import make_units
+from sb3_robust_be.experiments.run_functions import run_units
 from sb3_robust_be.runner.provenance import ChangedError, set_aside
-from sb3_robust_be.runner.run import run_units
 from sb3_robust_be.runner.specs import Spec
 from sb3_robust_be.runner.units import RunnerError
 from sb3_robust_be.system import available_cores
@@ -86,8 +85,6 @@ def execute(specs: Sequence[Spec], out: Path, args: argparse.Namespace) -> None:
             units,
             out,
             fingerprints=fingerprints_of(specs),
-            functions=RUN_FUNCTIONS,
-            preload=PRELOAD,
             **runner_options(args),
         )
     except ChangedError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sb3_robust_be.experiments.functions import STACKED
+from sb3_robust_be.experiments.run_functions import STACKED
 from sb3_robust_be.runner.specs import Spec, dumps
 
 # The best numbers of members per process, by the widest layer: more do not fit a core's cache.

@@ -12,7 +12,7 @@ from sb3_robust_be import cli
 from sb3_robust_be.envs.lockstep import episode_seed
 from sb3_robust_be.experiments.control.training import POPULATION, SINGLE, control_spec, load_finals
 from sb3_robust_be.experiments.experiment import Results
-from sb3_robust_be.runner import run_units
+from sb3_robust_be.experiments.run_functions import run_units
 
 
 def spec_of(seed, env, function, **more):

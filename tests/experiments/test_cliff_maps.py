@@ -15,8 +15,8 @@ from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.declared.cliff_maps import CONTENDERS, CliffPreset
 from sb3_robust_be.experiments.experiment import Results, distinct_specs
 from sb3_robust_be.experiments.population_units import make_units
+from sb3_robust_be.experiments.run_functions import run_units
 from sb3_robust_be.population import Population
-from sb3_robust_be.runner import run_units
 
 UP, RIGHT, DOWN, LEFT = range(4)
 EXPERIMENT = load_declared("cliff-maps")

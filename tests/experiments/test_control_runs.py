@@ -14,8 +14,8 @@ from sb3_robust_be.experiments.control.training import SINGLE, control_spec, loa
 from sb3_robust_be.experiments.environments import check_environments
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.population_units import make_units
+from sb3_robust_be.experiments.run_functions import run_units
 from sb3_robust_be.population import Population
-from sb3_robust_be.runner import run_units
 from sb3_robust_be.runner.store import run_directory
 
 TINY = {

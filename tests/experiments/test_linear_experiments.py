@@ -15,8 +15,9 @@ from sb3_robust_be.experiments.experiment import SCALES, Results, distinct_specs
 from sb3_robust_be.experiments.linear.exact_runs import Target, solve_spec, surface_spec
 from sb3_robust_be.experiments.linear.prediction_problems import Case, build, uniform_relu_features
 from sb3_robust_be.experiments.rows import key_of
+from sb3_robust_be.experiments.run_functions import run_units
 from sb3_robust_be.linear import OBJECTIVES, get
-from sb3_robust_be.runner import load_arrays, load_results, run_id, run_units
+from sb3_robust_be.runner import load_arrays, load_results, run_id
 from sb3_robust_be.runner.specs import dumps, loads
 from sb3_robust_be.runner.units import load_target
 

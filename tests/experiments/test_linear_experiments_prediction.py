@@ -12,9 +12,10 @@ from sb3_robust_be.experiments.linear import prediction_claims
 from sb3_robust_be.experiments.linear.prediction_claims import FOUR, HUBER, ROBUST, SIX, SQUARED
 from sb3_robust_be.experiments.linear.prediction_figures import MEASURES
 from sb3_robust_be.experiments.linear.sweep_runs import SHOWN, Sensitivity, choose, width_of
+from sb3_robust_be.experiments.run_functions import run_units
 from sb3_robust_be.linear import Settings, get, mave, msve, sweep
 from sb3_robust_be.linear.sweeps import PAPER_ALPHAS, PAPER_ETAS
-from sb3_robust_be.runner import RunWriter, load_arrays, load_results, run_units
+from sb3_robust_be.runner import RunWriter, load_arrays, load_results
 
 HOLDS, FAILS = Outcome.HOLDS, Outcome.DOES_NOT_HOLD
 SMOKE = prediction.PRESETS["smoke"]

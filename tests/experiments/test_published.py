@@ -13,7 +13,7 @@ from sb3_robust_be.experiments.find import collected, keep_known, results_in, st
 from sb3_robust_be.experiments.publish import load, publish, published
 from sb3_robust_be.experiments.reporting import make_report
 from sb3_robust_be.experiments.rows import ORIGIN
-from sb3_robust_be.runner import run_units
+from sb3_robust_be.experiments.run_functions import run_units
 
 SEEDS = 3
 

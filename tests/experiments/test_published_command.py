@@ -14,7 +14,7 @@ from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.find import collected
 from sb3_robust_be.experiments.publish import FOLDER, load, published
 from sb3_robust_be.experiments.rows import ORIGIN
-from sb3_robust_be.runner import run_units
+from sb3_robust_be.experiments.run_functions import run_units
 
 OWN = "from own_experiment import EXPERIMENT\n"
 ENGINE = ("--executor", "serial", "--quiet")

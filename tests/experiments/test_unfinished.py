@@ -26,8 +26,8 @@ from sb3_robust_be.experiments.control.training import (
     load_unfinished,
 )
 from sb3_robust_be.experiments.experiment import Results
+from sb3_robust_be.experiments.run_functions import run_units
 from sb3_robust_be.population import Population
-from sb3_robust_be.runner import run_units
 from sb3_robust_be.runner.specs import loads
 from sb3_robust_be.runner.store import run_directory
 

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from sb3_robust_be.experiments.control.training import SINGLE, control_spec
-from sb3_robust_be.runner import load_results, run_units
+from sb3_robust_be.experiments.run_functions import run_units
+from sb3_robust_be.runner import load_results
 
 FILE = Path(__file__).with_suffix(".json")
 ENV, STEPS, SEEDS = "CartPole-v1", 20_000, range(1_000, 1_030)

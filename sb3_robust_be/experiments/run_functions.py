@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sb3_robust_be import runner
 from sb3_robust_be.experiments.cliff_world.learned_tables import TRAIN
 from sb3_robust_be.experiments.control.training import POPULATION, SINGLE
 from sb3_robust_be.experiments.linear.exact_runs import SOLVE, SURFACES
@@ -24,3 +29,13 @@ STACKED = (POPULATION, TRAIN)
 
 #: Modules that a worker process has from the start. Those that are missing are passed over.
 PRELOAD: tuple[str, ...] = ("torch", "stable_baselines3", "sb3_robust_be.qrc", "sb3_robust_be.sbeed")
+
+
+def run_units(units: Iterable[Sequence[runner.Spec]], out: str | Path, **options: Any) -> runner.Summary:
+    """Execute the runs that are not done, as :func:`sb3_robust_be.runner.run_units`, which lists the options.
+
+    :param units: Lists of specs, whose ``"function"`` is one of :data:`RUN_FUNCTIONS` or a ``"module:function"``.
+    :param out: The folder.
+    :param options: Of :func:`sb3_robust_be.runner.run_units`.
+    """
+    return runner.run_units(units, out, **{"functions": RUN_FUNCTIONS, "preload": PRELOAD, **options})
