@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import torch as th
 from stable_baselines3.common.logger import Logger
 
+from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.losses import LossTerms
 from sb3_robust_be.updates import is_clipped
 
@@ -117,10 +117,9 @@ class UpdateDiagnostics:
         )
         if growing and self._clipped_readings >= CLIPPED_READINGS:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"huber_threshold={threshold:g} lies far below the TD errors: it clips h on {clip_fraction:.0%} of the "
                 f"batch while the largest |q(s,a)| went from {self._q_before_clipping:.3g} to {q_size:.3g}. That takes "
                 "the gradient correction away and the values may diverge. Raise huber_threshold, scale the rewards "
-                "down, or use QRC or QLC, which have no threshold.",
-                stacklevel=2,
+                "down, or use QRC or QLC, which have no threshold."
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import random
 from typing import Any
 
@@ -16,6 +15,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 
 from sb3_robust_be.qrc import RobustQLearning
+from sb3_robust_be.qrc.validation import constructor_arguments
 from sb3_robust_be.registry import ALGORITHMS
 
 SMALL: dict[str, Any] = {
@@ -33,12 +33,12 @@ every_algorithm = pytest.mark.parametrize("algorithm", list(ALGORITHMS.values())
 
 def those_with(*arguments: str) -> pytest.MarkDecorator:
     """Parametrise by the algorithms whose constructor takes these arguments."""
-    found = [cls for cls in ALGORITHMS.values() if set(arguments) <= set(inspect.signature(cls).parameters)]
+    found = [cls for cls in ALGORITHMS.values() if set(arguments) <= set(constructor_arguments(cls))]
     return pytest.mark.parametrize("algorithm", found, ids=[cls.algorithm_name for cls in found])
 
 
 # Those with this family's TD error; another update may refuse n-step returns and bootstrap from something else.
-FAMILY = [cls for cls in ALGORITHMS.values() if cls._loss is RobustQLearning._loss]
+FAMILY = [cls for cls in ALGORITHMS.values() if cls.batch_loss is RobustQLearning.batch_loss]
 every_family_algorithm = pytest.mark.parametrize("algorithm", FAMILY, ids=lambda cls: cls.algorithm_name)
 
 

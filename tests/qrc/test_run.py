@@ -23,6 +23,7 @@ from stable_baselines3.common.envs import FakeImageEnv, IdentityEnv, SimpleMulti
 
 import sb3_robust_be
 from sb3_robust_be.envs import MINATAR_GAMES
+from sb3_robust_be.qrc.validation import constructor_arguments
 from sb3_robust_be.registry import ALGORITHMS
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning", "ignore:.*bootstraps from a target network:UserWarning")
@@ -48,8 +49,8 @@ def test_is_a_dqn_to_every_tool_that_asks(algorithm):
 
 @every_algorithm
 def test_arguments_are_dqns_in_dqns_order(algorithm):
-    dqns = list(inspect.signature(DQN.__init__).parameters.values())
-    ours = list(inspect.signature(algorithm.__init__).parameters.values())
+    dqns = list(inspect.signature(DQN).parameters.values())
+    ours = list(constructor_arguments(algorithm).values())
     assert [p.name for p in ours[: len(dqns)]] == [p.name for p in dqns]
     differing = {p.name for p, q in zip(ours, dqns, strict=False) if p.default != q.default}
     assert differing == {"target_update_interval", "max_grad_norm"}
