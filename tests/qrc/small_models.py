@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch as th
 from stable_baselines3 import DQN
+from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.save_util import load_from_zip_file
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
@@ -47,6 +48,23 @@ def make(algorithm: type[DQN], env: Any = "CartPole-v1", policy: str = "MlpPolic
     if policy != "CnnPolicy":
         kwargs["policy_kwargs"] = {"net_arch": [16], **kwargs.get("policy_kwargs", {})}
     return algorithm(policy, env, **{**SMALL, **kwargs})
+
+
+class Lines(KVWriter):
+    """What SB3 would write to its log, one dictionary per line."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0) -> None:
+        self.lines.append(dict(key_values))
+
+
+def lines_of(model: Any) -> list[dict[str, Any]]:
+    """The lines of the model's log from now on."""
+    writer = Lines()
+    model.set_logger(Logger(folder=None, output_formats=[writer]))
+    return writer.lines
 
 
 def parameters(model: Any) -> dict[str, th.Tensor]:

@@ -15,6 +15,7 @@ from small_models import (
     every_algorithm,
     every_family_algorithm,
     generators,
+    lines_of,
     make,
     reloaded,
     restore_generators,
@@ -22,6 +23,7 @@ from small_models import (
     those_with,
 )
 from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.callbacks import LogEveryNTimesteps
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.type_aliases import TrainFrequencyUnit
 from stable_baselines3.common.vec_env import VecNormalize
@@ -164,14 +166,10 @@ def test_schedules_are_saved(algorithm, tmp_path):
     assert loaded.learning_rate(0.5) == 0.0005
     with th.no_grad():
         loaded.q_net.h_net.bias.fill_(2.0)
-    fractions = []
-
-    def watch(*_):
-        if "train/h_clip_fraction" in loaded.logger.name_to_value:
-            fractions.append(loaded.logger.name_to_value["train/h_clip_fraction"])
-        return True
-
-    loaded.learn(40, callback=watch)
+    lines = lines_of(loaded)
+    loaded.learn(40, callback=LogEveryNTimesteps(1))
+    fractions = [line["train/h_clip_fraction"] for line in lines if "train/h_clip_fraction" in line]
+    assert len(fractions) == 40 - 10 - 1, "one per update, of which the last comes after the last line"
     assert fractions[0] == 1.0, "|h| = 2 is beyond a threshold of 1"
     assert fractions[-1] == 0.0, "and within one of 3"
     assert loaded.policy.optimizer.param_groups[0]["lr"] == pytest.approx(0.0)
