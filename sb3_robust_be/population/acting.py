@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from sb3_robust_be.population.baseline import Agent
-from sb3_robust_be.sbeed import SBEED
 from sb3_robust_be.updates import mellowmax_policy
 
 
@@ -22,15 +21,17 @@ class Exploration:
     WIDTH = 3
     """Uniform numbers per member and step: whether to explore, which action, and which sample of a softmax policy"""
 
-    def __init__(self, models: Sequence[Agent], n_actions: int) -> None:
+    def __init__(self, models: Sequence[Any], n_actions: int) -> None:
         self._n_actions = n_actions
         schedules = [model.exploration_schedule for model in models]
         arguments = [(m.exploration_initial_eps, m.exploration_final_eps, m.exploration_fraction) for m in models]
         self._distinct = dict(zip(arguments, schedules, strict=True))
         self._member = [list(self._distinct).index(own) for own in arguments]
-        softmax = {i: m for i, m in enumerate(models) if isinstance(m, SBEED) and m.behaviour == "softmax"}
-        self._softmax = np.array(list(softmax), dtype=np.intp)
-        self._temperatures = np.array([model.temperature for model in softmax.values()])[:, None]
+        softmax = [getattr(model, "behaviour", "greedy") == "softmax" for model in models]
+        self._softmax = np.flatnonzero(softmax)
+        self._temperatures = np.array([model.temperature for model, own in zip(models, softmax, strict=True) if own])[
+            :, None
+        ]
         self.cap = np.ones(len(models))
         """Resuming never explores more than before the interruption."""
         self.rates = np.ones(len(models))

@@ -371,9 +371,8 @@ class TwoHeadDQN(DQN):
         """
         Sample the replay buffer and do the updates.
 
-        Called by the user, it leaves the diagnostics in the log's entries at once. Within :meth:`learn` it keeps them
-        on the device, where they are read by :meth:`dump_logs`, that is when SB3 writes a line of its log, at the end,
-        and at least every 1 000 updates.
+        Called by the user, it records the diagnostics at once. Within :meth:`learn` they stay on the device until SB3
+        writes a line of its log (:meth:`dump_logs`), for at most 100 updates, and until the end.
 
         :param gradient_steps: How many.
         :param batch_size: Transitions per update.

@@ -213,10 +213,11 @@ def test_lines_of_callbacks():
     model.learn(35, callback=LogEveryNTimesteps(5), log_interval=None)
     assert [held(line) for line in lines] == [False, False, True, True, True, True, True]
     lines.clear()
-    evaluation = EvalCallback(model.get_env(), eval_freq=5, n_eval_episodes=1, verbose=0, warn=False)
-    model.learn(30, callback=evaluation, log_interval=None)
-    assert ["eval/mean_reward" in line for line in lines] == [True] * 6
-    assert not any(map(held, lines[1:]))
+    evaluation = EvalCallback(model.get_env(), eval_freq=50, n_eval_episodes=1, verbose=0, warn=False)
+    model.learn(260, callback=evaluation, log_interval=None)
+    assert ["eval/mean_reward" in line for line in lines] == [True] * 5
+    # The updates begin at step 11: the 100th is made after step 110, the 200th after 210.
+    assert [held(line) for line in lines[1:]] == [False, True, False, True]
 
 
 @pytest.mark.parametrize("stop_at", [None, 20])
