@@ -20,7 +20,7 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
     :param category: Of the warning.
     """
     frame = inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS:
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _NOT_THE_USERS:
         if frame.f_back is None:
             break  # nobody else is there, as in a thread of our own
         frame = frame.f_back
