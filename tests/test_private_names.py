@@ -75,8 +75,7 @@ LISTED = set().union(*PRIVATE.values())
     ("owner", "name"), [(owner, name) for owner, names in PRIVATE.items() for name in sorted(names)]
 )
 def test_the_attribute_is_still_there(owner, name):
-    users = ", ".join(sorted(str(path.relative_to(PACKAGE)) for path, found in uses() if found == name))
-    assert hasattr(owners()[owner], name), f"{owner} has no {name} any more, which is used in {users}"
+    assert hasattr(owners()[owner], name), f"{owner} has no {name} any more: grep the package for it"
 
 
 @pytest.mark.parametrize(("module", "name"), CALLED, ids=lambda x: getattr(x, "__name__", x))
@@ -156,11 +155,13 @@ def uses() -> frozenset[tuple[Path, str]]:
 
 
 def test_no_other_is_used():
+    pytest.importorskip("rl_zoo3", reason="the package's commands cannot be imported without the zoo extra")
     new = {f"{name} in {path.relative_to(PACKAGE)}" for path, name in uses() if name not in LISTED}
     assert not new, "give each its place in PRIVATE, or do without"
 
 
 def test_none_is_listed_in_vain():
+    pytest.importorskip("rl_zoo3", reason="the package's commands cannot be imported without the zoo extra")
     assert not LISTED - {name for _, name in uses()}
 
 
