@@ -372,7 +372,7 @@ class TwoHeadDQN(DQN):
         Sample the replay buffer and do the updates.
 
         Called by the user, it records the diagnostics at once. Within :meth:`learn` they stay on the device until SB3
-        writes a line of its log (:meth:`dump_logs`), for at most 100 updates, and until the end.
+        writes a line of its log (:meth:`dump_logs`), 100 updates have been made, or :meth:`learn` ends.
 
         :param gradient_steps: How many.
         :param batch_size: Transitions per update.
