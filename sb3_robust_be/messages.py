@@ -1,9 +1,40 @@
-"""Words that error messages share."""
+"""What the package tells its users: warnings at their own line, and words that error messages share."""
 
 from __future__ import annotations
 
 import difflib
+import inspect
+import warnings
 from collections.abc import Iterable
+
+# Code that stands between a user's line and what warns of it: this package, the libraries that call it back, and
+# Python's `with`, which runs our context managers.
+_NOT_THE_USERS = frozenset({"sb3_robust_be", "stable_baselines3", "torch", "contextlib"})
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """
+    Give a warning that names the line which the user wrote: the nearest caller outside this package and SB3.
+
+    :param text: What to say.
+    :param category: Of the warning.
+    """
+    frame = inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _NOT_THE_USERS:
+        if frame.f_back is None:
+            break  # nobody else is there, as in a thread of our own
+        frame = frame.f_back
+    if frame is None:  # a Python without frames
+        warnings.warn(text, category, stacklevel=2)
+        return
+    warnings.warn_explicit(
+        text,
+        category,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        module=frame.f_globals.get("__name__"),
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

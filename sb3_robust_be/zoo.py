@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import inspect
 import io
 import os
 import sys
@@ -28,6 +27,7 @@ from rl_zoo3.utils import ALGOS, get_model_path
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_robust_be.messages import did_you_mean, first_line
+from sb3_robust_be.qrc.validation import constructor_arguments
 from sb3_robust_be.registry import ALGORITHMS
 from sb3_robust_be.updates import H_TARGETS, LIMITS
 
@@ -74,7 +74,7 @@ def searched_arguments(algorithm: type[BaseAlgorithm]) -> dict[str, Suggest]:
     :param algorithm: A class of the registry.
     :return: The rows of :data:`SEARCHED_ARGUMENTS` that matter for it.
     """
-    defaults = {name: parameter.default for name, parameter in inspect.signature(algorithm).parameters.items()}
+    defaults = {name: parameter.default for name, parameter in constructor_arguments(algorithm).items()}
     return {
         name: suggest
         for name, suggest in SEARCHED_ARGUMENTS.items()

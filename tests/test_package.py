@@ -106,6 +106,26 @@ assert not loaded, loaded
     assert done.returncode == 0, done.stderr
 
 
+def test_torchs_compiler_is_imported_when_something_is_compiled():
+    """It takes seconds. (torch's own optimisers import it where they are made, for DQN as well.)"""
+    code = """
+import sys
+import torch
+import stable_baselines3
+assert "torch._inductor" not in sys.modules, "torch or SB3 import it by themselves: this test shows nothing any more"
+import sb3_robust_be, sb3_robust_be.registry
+for name in sb3_robust_be.__all__:
+    getattr(sb3_robust_be, name)
+assert "sb3_robust_be.qrc.compiled" in sys.modules
+assert "sb3_robust_be.population.graphs" in sys.modules
+assert "torch._inductor" not in sys.modules, "the package imports it"
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_public_name_loads():
     assert set(sb3_robust_be.__all__) <= set(dir(sb3_robust_be))
     for name in sb3_robust_be.__all__:

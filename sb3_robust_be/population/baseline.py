@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import torch as th
@@ -10,6 +11,7 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.type_aliases import GymEnv, ReplayBufferSamples
 from stable_baselines3.dqn.policies import DQNPolicy
 
+from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.losses import LossTerms, update_loss
 from sb3_robust_be.qrc.validation import check_not_negative
 from sb3_robust_be.updates import semi_gradient_coefficients
@@ -58,10 +60,14 @@ class BaselineDQN(DQN):
             **kwargs,
         )
 
-    def _update_settings(self) -> dict[str, Any]:
+    def update_settings(self) -> dict[str, Any]:
         return {"threshold": math.inf if self.huber_threshold is None else self.huber_threshold}
 
-    def _loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
+    def loss_choices(self) -> tuple[Hashable, ...]:
+        """As of the algorithms of this package."""
+        return (self.gamma, self.has_target)
+
+    def batch_loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
         bootstrap = self.policy.q_net_target if self.has_target else self.policy.q_net
         with th.no_grad():
             next_value = bootstrap(data.next_observations).max(dim=1, keepdim=True).values
@@ -73,9 +79,5 @@ class BaselineDQN(DQN):
         )
 
 
-def has_target(model: Any) -> bool:
-    """
-    :param model: A member's single agent.
-    :return: Whether it bootstraps from a target network: SB3's policy has one in any case, and the class says.
-    """
-    return bool(model.has_target if isinstance(model, BaselineDQN) else model.policy.has_target)
+Agent = TwoHeadDQN | BaselineDQN
+"""A member of a population as a single agent."""

@@ -12,6 +12,7 @@ import torch as th
 from stable_baselines3 import DQN
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
+from sb3_robust_be.messages import warn
 from sb3_robust_be.population.learner import Learner
 from sb3_robust_be.population.trainer import Trainer
 
@@ -56,10 +57,9 @@ def _dqns_own(arguments: dict[str, Any]) -> dict[str, Any]:
     """SB3's DQN has a target network, clips gradients, and has one loss."""
     own = dict(arguments)
     if own.pop("huber_threshold", 1.0) != 1.0:
-        warnings.warn(
+        warn(
             f"This member was trained with huber_threshold={arguments['huber_threshold']}; SB3's DQN has the loss with "
-            "threshold 1 and would learn on with that.",
-            stacklevel=4,
+            "threshold 1 and would learn on with that."
         )
     if not own.get("target_update_interval", True):
         # A target that is the network itself after every step is as good as none.

@@ -11,7 +11,7 @@ from torch.func import functional_call, grad, vmap
 
 from sb3_robust_be.population.replay import nested
 from sb3_robust_be.population.stacked import Layout
-from sb3_robust_be.qrc.losses import LossModule
+from sb3_robust_be.qrc.losses import LossModule, SupportsBatchLoss
 
 Tensors = dict[str, th.Tensor]
 
@@ -39,11 +39,11 @@ class MemberFunctions:
 
     Tensors of all members have the members first; what is called ``rows`` has the shape (members, parameters).
 
-    :param model: A single agent, whose policy and ``_loss`` are used with other parameters.
+    :param model: A single agent, whose policy and ``batch_loss`` are used with other parameters.
     :param layout: Of its policy's parameters.
     """
 
-    def __init__(self, model: Any, layout: Layout) -> None:
+    def __init__(self, model: SupportsBatchLoss, layout: Layout) -> None:
         self._loss, self._q, self._layout = LossModule(model), _Values(model.policy), layout
 
     def values(self, rows: th.Tensor, constants: Tensors, observations: Tensors) -> th.Tensor:

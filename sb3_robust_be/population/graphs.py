@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch as th
-import torch._inductor
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from sb3_robust_be.messages import warn
 
 aten = th.ops.aten
 
@@ -65,11 +65,14 @@ def _trace(function: Function, inputs: Sequence[th.Tensor], compiled: bool) -> F
 
 
 def _compile(graph: fx.GraphModule, inputs: Sequence[th.Tensor]) -> Function:
+    # Only here, because it takes seconds to import.
+    from torch import _inductor
+
     try:
-        code = cast(Function, th._inductor.compile(graph, list(inputs)))
+        code = cast(Function, _inductor.compile(graph, list(inputs)))
         code(*map(_copy, inputs))
     except Exception as error:
-        _warn("cannot be compiled here", error, "Install a C++ compiler such as g++, or pass compile=False.", depth=1)
+        _warn("cannot be compiled here", error, "Install a C++ compiler such as g++, or pass compile=False.")
         return graph
     return code
 
@@ -132,9 +135,9 @@ class Captured:
                 self._outputs = self._run(*inputs)
 
 
-def _warn(what: str, error: Exception, remedy: str, depth: int = 0) -> None:
+def _warn(what: str, error: Exception, remedy: str) -> None:
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    warnings.warn(f"The update of this population {what} ({reason}). {remedy}", stacklevel=8 + depth)
+    warn(f"The update of this population {what} ({reason}). {remedy}")
 
 
 def simplify(graph: fx.GraphModule) -> None:

@@ -10,7 +10,7 @@ import torch as th
 
 from sb3_robust_be.envs.lockstep import Observation, batches
 from sb3_robust_be.population.adam import AdamSettings, adam_direction
-from sb3_robust_be.population.baseline import has_target
+from sb3_robust_be.population.baseline import Agent
 from sb3_robust_be.population.functions import MemberFunctions, Tensors
 from sb3_robust_be.population.graphs import Function, trace
 from sb3_robust_be.population.stacked import Layout, check_stackable
@@ -47,7 +47,7 @@ class Learner:
     """
 
     def __init__(
-        self, models: Sequence[Any], encode: Callable[[Tensors], Tensors], device: th.device, compiled: bool = False
+        self, models: Sequence[Agent], encode: Callable[[Tensors], Tensors], device: th.device, compiled: bool = False
     ) -> None:
         self._models, self._encode, self._compiled = models, encode, compiled
         first = models[0]
@@ -56,7 +56,7 @@ class Learner:
         self.layout = Layout(first.policy)
         self._functions = MemberFunctions(first, self.layout)
         self.rows, self._constants = self.layout.stack([model.policy for model in models], device)
-        self.has_target = has_target(first)
+        self.has_target = first.has_target
         """Whether the members bootstrap from target networks."""
         self.target_rows = self.rows.clone() if self.has_target else None
         self.mean, self.square = th.zeros_like(self.rows), th.zeros_like(self.rows)
@@ -120,7 +120,7 @@ class Learner:
         if self._settings is None or self._schedules:
             for model in self._models:
                 model._current_progress_remaining = progress_remaining
-            own = [model._update_settings() for model in self._models]
+            own = [model.update_settings() for model in self._models]
             rates = [(m.lr_schedule(progress_remaining), m.h_learning_rate_ratio) for m in self._models]
             decay = [m.h_regularization for m in self._models]
             if self._decoupled:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import operator
 import warnings
@@ -16,9 +15,10 @@ from gymnasium import spaces
 from stable_baselines3 import DQN
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
-from sb3_robust_be.population.baseline import BaselineDQN, has_target
-from sb3_robust_be.qrc.two_heads import TwoHeadQLearning
-from sb3_robust_be.qrc.validation import check_count
+from sb3_robust_be.messages import warn
+from sb3_robust_be.population.baseline import Agent, BaselineDQN
+from sb3_robust_be.qrc.dqn import TwoHeadDQN
+from sb3_robust_be.qrc.validation import check_count, constructor_arguments
 from sb3_robust_be.registry import ALGORITHMS
 
 # What may differ between members, hence be a list.
@@ -58,7 +58,7 @@ class SpacesEnv(gym.Env):
         self.observation_space, self.action_space = observation_space, action_space
 
 
-def resolve_algorithm(algorithm: str | type[OffPolicyAlgorithm]) -> type[OffPolicyAlgorithm]:
+def resolve_algorithm(algorithm: str | type[OffPolicyAlgorithm]) -> type[DQN]:
     """
     :param algorithm: A class, or its name in files and commands.
     :return: The class: SB3's DQN, or one of this package.
@@ -68,7 +68,7 @@ def resolve_algorithm(algorithm: str | type[OffPolicyAlgorithm]) -> type[OffPoli
     found = known.get(algorithm) if isinstance(algorithm, str) else algorithm
     if found is BaselineDQN:
         return DQN
-    if not (isinstance(found, type) and (found is DQN or issubclass(found, TwoHeadQLearning))):
+    if not (isinstance(found, type) and (found is DQN or issubclass(found, TwoHeadDQN))):
         raise ValueError(
             f"algorithm must be one of {', '.join(known)}, or its class, and is {algorithm!r}. Other algorithms of "
             "SB3 have no loss that could be stacked: train single agents."
@@ -76,12 +76,12 @@ def resolve_algorithm(algorithm: str | type[OffPolicyAlgorithm]) -> type[OffPoli
     return found
 
 
-def member_class(algorithm: type[OffPolicyAlgorithm]) -> type[Any]:
+def member_class(algorithm: type[DQN]) -> type[Agent]:
     """
     :param algorithm: Of :func:`resolve_algorithm`.
     :return: The class whose loss is stacked.
     """
-    return BaselineDQN if algorithm is DQN else algorithm
+    return algorithm if issubclass(algorithm, TwoHeadDQN) else BaselineDQN
 
 
 def plain(value: Any) -> Any:
@@ -170,7 +170,7 @@ def _check_seeds(seeds: Iterable[int]) -> list[int]:
     return chosen
 
 
-def check_arguments(cls: type[Any], arguments: dict[str, Any]) -> None:
+def check_arguments(cls: type[Agent], arguments: dict[str, Any]) -> None:
     """
     :param cls: Of :func:`member_class`.
     :param arguments: For its constructor.
@@ -180,8 +180,7 @@ def check_arguments(cls: type[Any], arguments: dict[str, Any]) -> None:
     for name in arguments:
         if name in _REFUSED:
             raise ValueError(f"{name}={arguments[name]!r} is no argument of a Population. {_REFUSED[name]}")
-    signatures = (inspect.signature(c).parameters for c in cls.__mro__ if issubclass(c, DQN))
-    known = {name for parameters in signatures for name in parameters} - {"args", "kwargs", "policy", "env"}
+    known = constructor_arguments(cls).keys() - {"policy", "env"}
     unknown = sorted(arguments.keys() - known)
     if unknown:
         name = "DQN" if cls is BaselineDQN else cls.__name__
@@ -204,8 +203,8 @@ def own_arguments(arguments: dict[str, Any], member: Member) -> dict[str, Any]:
 
 
 def build_models(
-    cls: type[Any], policy: str | type[Any], env: gym.Env, members: Sequence[Member], arguments: dict[str, Any]
-) -> list[Any]:
+    cls: type[Agent], policy: str | type[Any], env: gym.Env, members: Sequence[Member], arguments: dict[str, Any]
+) -> list[Agent]:
     """A fresh single agent per member, with the weights that its seed gives; nothing of it is learned from.
 
     :param cls: Of :func:`member_class`.
@@ -223,14 +222,14 @@ def build_models(
             own = {**own_arguments(arguments, member), "buffer_size": 1, "device": "cpu", "verbose": 0}
             models.append(cls(policy, env, seed=member.seed, **own))
     for text, category in dict.fromkeys((str(w.message), w.category) for w in caught):
-        warnings.warn(text, category, stacklevel=3)
+        warn(text, category)
     return models
 
 
-def structure(model: Any) -> tuple[Any, ...]:
+def structure(model: Agent) -> tuple[Any, ...]:
     """
     :param model: A member.
     :return: All that members whose networks are stacked must have in common besides the population's arguments.
     """
-    settings = tuple((k, v) for k, v in model._update_settings().items() if not isinstance(v, (int, float)))
-    return has_target(model), settings, *(getattr(model, name, None) for name in CHOICES)
+    settings = tuple((k, v) for k, v in model.update_settings().items() if not isinstance(v, (int, float)))
+    return model.has_target, settings, *(getattr(model, name, None) for name in CHOICES)

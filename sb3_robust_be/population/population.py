@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, overload
@@ -19,6 +18,7 @@ from stable_baselines3.common.utils import get_device
 
 from sb3_robust_be.envs.lockstep import make_lockstep
 from sb3_robust_be.evaluation.returns import binned_curve, with_unfinished
+from sb3_robust_be.messages import warn
 from sb3_robust_be.population import members as m
 from sb3_robust_be.population import storage
 from sb3_robust_be.population.encoding import Encoding
@@ -118,7 +118,7 @@ class Population:
             self._models, self.env, list(structures.values()), buffer_size, self.device, compile, verbose
         )
         for member, failure in self.env.failures.items():
-            warnings.warn(f"Seed {self.members[member].seed} will not be trained: {failure.reason}", stacklevel=2)
+            warn(f"Seed {self.members[member].seed} will not be trained: {failure.reason}")
 
     def __len__(self) -> int:
         return len(self.members)
@@ -248,10 +248,9 @@ class Population:
         trainer = self._trainer
         trainer.begin(total_timesteps, reset_num_timesteps)
         if trainer.total <= trainer.learning_starts:
-            warnings.warn(
+            warn(
                 f"Training ends at step {trainer.total}, before learning_starts={trainer.learning_starts}: there will "
-                "be no update. Raise total_timesteps or lower learning_starts.",
-                stacklevel=2,
+                "be no update. Raise total_timesteps or lower learning_starts."
             )
         with _progress_bar(total_timesteps, progress_bar) as bar:
             while trainer.num_timesteps < trainer.total and len(trainer.failures) < len(self):
@@ -263,7 +262,7 @@ class Population:
                     break
         trainer.check_parameters()
         if trainer.failures:
-            warnings.warn(self._summary_of_failures(), stacklevel=2)
+            warn(self._summary_of_failures())
         return self
 
     def _summary_of_failures(self) -> str:

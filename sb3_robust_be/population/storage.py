@@ -7,7 +7,6 @@ import io
 import itertools
 import json
 import math
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ import numpy as np
 import torch as th
 
 from sb3_robust_be.envs.lockstep import Failure
+from sb3_robust_be.messages import warn
 from sb3_robust_be.population.members import Member
 from sb3_robust_be.population.trainer import DIVERGED, Trainer
 from sb3_robust_be.system import write_atomically
@@ -93,10 +93,9 @@ def save(constructor_arguments: Mapping[str, Any], trainer: Trainer, folder: Pat
     arguments = {name: encode(value) for name, value in constructor_arguments.items()}
     for name, value in arguments.items():
         if _MISSING in json.dumps(value):
-            warnings.warn(
+            warn(
                 f"{name} holds something without an importable name and is not saved. Give it again: "
-                f"Population.load({str(folder)!r}, {name}=…).",
-                stacklevel=3,
+                f"Population.load({str(folder)!r}, {name}=…)."
             )
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **_arrays(trainer))

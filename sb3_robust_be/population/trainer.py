@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch as th
+from stable_baselines3.common.type_aliases import TrainFreq
 from stable_baselines3.common.vec_env import VecTransposeImage
 from torch.utils._pytree import tree_map
 
 from sb3_robust_be.envs.lockstep import Failure, LockstepEnv
 from sb3_robust_be.population.acting import Exploration
+from sb3_robust_be.population.baseline import Agent
 from sb3_robust_be.population.encoding import Encoding, stored_space
 from sb3_robust_be.population.learner import Learner
 from sb3_robust_be.population.randomness import Uniforms
@@ -37,7 +39,7 @@ class Trainer:
 
     def __init__(
         self,
-        models: Sequence[Any],
+        models: Sequence[Agent],
         env: LockstepEnv,
         groups: Sequence[Sequence[int]],
         buffer_size: int,
@@ -52,7 +54,7 @@ class Trainer:
         self.learners = [Learner([models[i] for i in rows], encoding, device, compiled) for rows in groups]
         self._dtype = self.learners[0].rows.dtype
         self.learning_starts, self._batch_size = first.learning_starts, first.batch_size
-        self._train_freq = first.train_freq.frequency
+        self._train_freq = cast(TrainFreq, first.train_freq).frequency
         # SB3: a negative number stands for as many updates as steps since the last ones.
         self._gradient_steps = first.gradient_steps if first.gradient_steps >= 0 else self._train_freq
         # As SB3 does: images with the channel last become channel first.

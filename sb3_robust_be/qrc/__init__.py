@@ -1,9 +1,9 @@
 """QRC, QRC-Huber, QLC, GQ and GQ-Huber as Stable-Baselines3 algorithms."""
 
-from sb3_robust_be.qrc.base import RobustQLearning
+from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.extractors import MinAtarCNN
 from sb3_robust_be.qrc.policies import CnnPolicy, MlpPolicy, MultiInputPolicy, QRCNetwork, QRCPolicy
-from sb3_robust_be.qrc.qrc import GQ, QLC, QRC, GQHuber, QRCHuber
+from sb3_robust_be.qrc.qrc import GQ, QLC, QRC, GQHuber, QRCHuber, RobustQLearning
 
 __all__ = [
     "GQ",
@@ -18,4 +18,5 @@ __all__ = [
     "QRCNetwork",
     "QRCPolicy",
     "RobustQLearning",
+    "TwoHeadDQN",
 ]

@@ -19,6 +19,7 @@ from stable_baselines3.common.vec_env import (
 )
 
 from sb3_robust_be.images import is_small, read_shape
+from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.extractors import MinAtarCNN
 from sb3_robust_be.qrc.policies import CnnPolicy
 
@@ -112,11 +113,10 @@ def _warn_of_stacking(env: GymEnv) -> None:
     reading, stacked_last = read_shape(shape), not stack.stacked_obs.channels_first
     if reading.certain and reading.channels_last != stacked_last:
         end = "last" if reading.channels_last else "first"
-        warnings.warn(
+        warn(
             f"VecFrameStack stacks images of the shape {shape}, whose channels are {end}, along the "
             f"{'last' if stacked_last else 'first'} axis, so that the frames lie side by side in one picture. Pass "
-            f"channels_order={end!r} to VecFrameStack.",
-            stacklevel=2,
+            f"channels_order={end!r} to VecFrameStack."
         )
 
 

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import torch as th
-import torch._inductor
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from sb3_robust_be.qrc.losses import LossModule, LossTerms
-
-if TYPE_CHECKING:
-    from sb3_robust_be.qrc.two_heads import TwoHeadQLearning
+from sb3_robust_be.messages import warn
+from sb3_robust_be.qrc.losses import LossModule, LossTerms, SupportsBatchLoss
 
 
 def _generate_code(graph: th.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    # Only here, because it takes seconds to import.
+    from torch import _inductor
+
     # Not `torch.compile`: its checks of every input at every call cost as much as the graph, and shapes are fixed here.
-    return cast(Callable[..., Any], th._inductor.compile(graph, inputs))
+    return cast(Callable[..., Any], _inductor.compile(graph, inputs))
 
 
 class CompiledGradients:
     """
-    Computes what ``TwoHeadQLearning._compute_gradients`` does, from graphs that ``make_fx`` traced and torch compiled.
+    Computes what ``TwoHeadDQN._compute_gradients`` does, from graphs that ``make_fx`` traced and torch compiled.
 
     There is one graph per batch size, mode and non-numeric setting, made at first use. Numbers among the settings are
     inputs, so that schedules act. Where nothing can be compiled, one warning is given and the eager update serves; that
@@ -36,7 +35,7 @@ class CompiledGradients:
 
     backend: ClassVar[Callable[[th.fx.GraphModule, list[Any]], Callable[..., Any]]] = staticmethod(_generate_code)
 
-    def __init__(self, model: TwoHeadQLearning) -> None:
+    def __init__(self, model: SupportsBatchLoss) -> None:
         self._model = model
         self._graphs: dict[Any, Callable[..., Any]] = {}
         self._built_for: Any = None
@@ -70,7 +69,7 @@ class CompiledGradients:
         """Leave the update of one batch in the parameters' ``grad``.
 
         :param data: Transitions.
-        :param settings: From ``_update_settings``.
+        :param settings: From ``update_settings``.
         :return: The batch's detached quantities, or ``None`` if nothing could be compiled.
         """
         self._find_tensors()
@@ -80,7 +79,7 @@ class CompiledGradients:
         inputs = [*self._parameters, *self._buffers.values(), *map(data.rewards.new_tensor, numbers.values())]
         inputs += [x for x in batch if x is not None]
         # The number of inputs tells whether the buffer gives discounts.
-        choices = (*self._model._loss_choices(), *constants.values())
+        choices = (*self._model.loss_choices(), *constants.values())
         key = (len(data.actions), len(inputs), self._loss.policy.training, *choices)
         with th.no_grad():
             if (graph := self._graphs.get(key)) is None:
@@ -121,11 +120,10 @@ class CompiledGradients:
             # would come up again in the eager update.
             self.works = False
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            warnings.warn(
+            warn(
                 f"compile=True is ignored, since the update cannot be compiled here ({reason}). Install a C++ compiler "
                 "such as g++ if it is missing; Discrete observations cannot be compiled at all. Otherwise pass "
-                "compile=False.",
-                stacklevel=2,
+                "compile=False."
             )
             graph = gradients
         # Tracing and trying out have moved the batch-norm statistics.

@@ -1,8 +1,7 @@
-"""What an update did, in numbers for the log; read from the device only when somebody looks at the logger."""
+"""What an update did, in numbers for the log; read from the device when the log is written and now and then."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,11 +9,13 @@ import numpy as np
 import torch as th
 from stable_baselines3.common.logger import Logger
 
+from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.losses import LossTerms
 from sb3_robust_be.updates import is_clipped
 
-# Reading at least this often keeps the divergence warning alive in runs that never dump their log.
-MAX_UPDATES_UNREAD = 1000
+# Reading at least this often costs nothing that can be measured. It gives lines that callbacks write by themselves, as
+# EvalCallback's, entries of late, and keeps the divergence warning alive in runs that never write their log.
+MAX_UPDATES_UNREAD = 100
 # The divergence warning: this share of h beyond the threshold, in that many readings in a row, ...
 CLIPPED_SHARE, CLIPPED_READINGS = 0.9, 3
 # ... while the largest |q(s,a)| of the batch grew by this factor, and by more than this many thresholds.
@@ -22,7 +23,7 @@ GROWTH_FACTOR, GROWTH_THRESHOLDS = 2.0, 10.0
 
 
 class UpdateDiagnostics:
-    """Keeps the detached tensors of the last ``train()`` call and turns them into log entries on demand."""
+    """Keeps the detached tensors of the last ``train()`` call until they are turned into entries of the log."""
 
     def __init__(self) -> None:
         self._terms: Sequence[LossTerms] = ()
@@ -47,7 +48,7 @@ class UpdateDiagnostics:
         :param settings: What the loss was called with; here, keyword arguments of :func:`updates.project`.
         :param parameters: Value parameters, whose gradients are those of the last step.
         :param grad_norm: Their norm before clipping, where clipping has computed it.
-        :return: Whether it is time to read, logger or not.
+        :return: Whether it is time to record them, whoever writes the log.
         """
         self._terms, self._settings = terms, settings
         self._parameters, self._grad_norm = parameters, grad_norm
@@ -117,10 +118,9 @@ class UpdateDiagnostics:
         )
         if growing and self._clipped_readings >= CLIPPED_READINGS:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"huber_threshold={threshold:g} lies far below the TD errors: it clips h on {clip_fraction:.0%} of the "
                 f"batch while the largest |q(s,a)| went from {self._q_before_clipping:.3g} to {q_size:.3g}. That takes "
                 "the gradient correction away and the values may diverge. Raise huber_threshold, scale the rewards "
-                "down, or use QRC or QLC, which have no threshold.",
-                stacklevel=2,
+                "down, or use QRC or QLC, which have no threshold."
             )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-
 import torch as th
 from gymnasium import spaces
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, NatureCNN
 from torch import nn
 
 from sb3_robust_be.images import NATURE_CNN_MIN_SIDE, is_small, read_shape
+from sb3_robust_be.messages import warn
 
 KERNEL_SIZE = 3
 
@@ -54,11 +53,10 @@ class MinAtarCNN(BaseFeaturesExtractor):
             )
         of_minatar = first == middle == last and observation_space.dtype == bool
         if channels_last is None and not reading.certain and not of_minatar:
-            warnings.warn(
+            warn(
                 f"Images of the shape {observation_space.shape} are ambiguous and are read as {height}×{width} with "
                 f"{channels} channels {'last' if self.channels_last else 'first'}. Say where the channels are with "
-                "policy_kwargs=dict(features_extractor_kwargs=dict(channels_last=...)), True or False.",
-                stacklevel=2,
+                "policy_kwargs=dict(features_extractor_kwargs=dict(channels_last=...)), True or False."
             )
         self.cnn = nn.Sequential(nn.Conv2d(channels, n_channels, KERNEL_SIZE), nn.ReLU(), nn.Flatten())
         n_flatten = n_channels * (height - KERNEL_SIZE + 1) * (width - KERNEL_SIZE + 1)
@@ -84,9 +82,8 @@ def extractor_for(observation_space: spaces.Space) -> type[BaseFeaturesExtractor
     if len(shape) != 3 or is_small(shape):
         return MinAtarCNN
     if min(shape) >= NATURE_CNN_MIN_SIDE and not read_shape(shape).certain:
-        warnings.warn(
+        warn(
             f"Images of the shape {shape} are ambiguous and are read as {shape[1]}×{shape[2]} with {shape[0]} channels "
-            "first. If they are not, let the environment put them there, wrapped in VecTransposeImage(env, skip=True).",
-            stacklevel=2,
+            "first. If they are not, let the environment put them there, wrapped in VecTransposeImage(env, skip=True)."
         )
     return NatureCNN

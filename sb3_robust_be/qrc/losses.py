@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch as th
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
+from stable_baselines3.dqn.policies import DQNPolicy
 from torch import nn
 
 from sb3_robust_be.updates import Coefficients, coefficients
@@ -31,6 +32,39 @@ class LossTerms(NamedTuple):
     """``q(s,a)``"""
     action_values: th.Tensor | None = None
     """``q(s,·)``, shape (batch, actions), of an algorithm with a stochastic policy"""
+
+
+class SupportsBatchLoss(Protocol):
+    """An algorithm whose update is the gradient of a loss of one batch: taken by itself, compiled, or for many agents.
+
+    The loss is of the policy's present parameters and has no other effect, so that they can be exchanged.
+    """
+
+    @property
+    def policy(self) -> DQNPolicy:
+        """With ``q_net``, and ``q_net_target`` which may be the same network"""
+
+    @property
+    def has_target(self) -> bool:
+        """Whether the loss bootstraps from a copy of the network"""
+
+    def update_settings(self) -> dict[str, Any]:
+        """
+        :return: What :meth:`batch_loss` needs to know of the arguments at the current progress, where numbers may come
+            from schedules.
+        """
+
+    def loss_choices(self) -> tuple[Hashable, ...]:
+        """
+        :return: What :meth:`batch_loss` takes from the arguments themselves: a compiled update is of one value of each.
+        """
+
+    def batch_loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
+        """
+        :param data: Transitions; ``discounts`` replaces γ where the buffer gives it.
+        :param settings: From :meth:`update_settings`.
+        :return: The loss and the batch's detached quantities.
+        """
 
 
 def action_counts(actions: th.Tensor) -> th.Tensor:
@@ -98,10 +132,10 @@ def qrc_loss(
 class LossModule(nn.Module):
     """A model's loss as a module that holds its policy, so that ``functional_call`` can exchange the parameters.
 
-    :param model: With a ``policy`` and ``_loss(data, settings)``.
+    :param model: Whose loss.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: SupportsBatchLoss) -> None:
         super().__init__()
         self.policy: nn.Module = getattr(model.policy, "_orig_mod", model.policy)
         self.model = model
@@ -109,9 +143,9 @@ class LossModule(nn.Module):
     def forward(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> tuple[th.Tensor, tuple[th.Tensor, ...]]:
         """
         :param data: A batch.
-        :param settings: Of the model's ``_update_settings``.
+        :param settings: Of the model's ``update_settings``.
         :return: The scalar whose gradient is the update, and the fields of :class:`LossTerms` that are there.
         """
-        terms = self.model._loss(data, settings)
+        terms = self.model.batch_loss(data, settings)
         # Graphs return tensors only; what is left out stands last.
         return terms.loss, tuple(x for x in terms if x is not None)

@@ -1,28 +1,215 @@
-"""The algorithms by name; each is :class:`RobustQLearning` with its own defaults."""
+"""QRC, QLC and GQ by one class: the arguments of a robust loss, the loss that they choose, and each one's defaults."""
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
-from typing import Any, ClassVar, ParamSpec
+from collections.abc import Hashable
+from typing import Any, ClassVar
 
-from sb3_robust_be.qrc.base import RobustQLearning
+import torch as th
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.type_aliases import GymEnv, ReplayBufferSamples, Schedule
 
-P = ParamSpec("P")
+from sb3_robust_be.messages import warn
+from sb3_robust_be.qrc.dqn import TwoHeadDQN
+from sb3_robust_be.qrc.losses import H_AVERAGINGS, HAveraging, LossTerms, action_counts, qrc_loss
+from sb3_robust_be.qrc.policies import QRCPolicy
+from sb3_robust_be.qrc.validation import check_choice, check_numbers, check_projection, check_threshold
+from sb3_robust_be.updates import HTarget, Limit
 
 
-def _with_defaults(init: Callable[P, None], **defaults: Any) -> Callable[P, None]:
-    """A constructor that differs from ``init`` in the defaults of keyword-only arguments, in its signature as well."""
+class RobustQLearning(TwoHeadDQN):
+    """
+    Q-learning on a robust Bellman error (paper, section 7); the subclasses differ in their defaults only.
 
-    @functools.wraps(init)
-    def constructor(*args: P.args, **kwargs: P.kwargs) -> None:
-        init(*args, **{**defaults, **kwargs})
+    The positional arguments are DQN's, in DQN's order and with DQN's defaults, but for ``target_update_interval`` and
+    ``max_grad_norm``, which are off.
 
-    signature = inspect.signature(init)
-    parameters = [p.replace(default=defaults.get(p.name, p.default)) for p in signature.parameters.values()]
-    constructor.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return constructor
+    :param policy: The policy model to use (MlpPolicy, CnnPolicy, ...)
+    :param env: The environment to learn from (if registered in Gym, can be str)
+    :param learning_rate: The learning rate of the values, it can be a function of the current progress remaining
+        (from 1 to 0)
+    :param buffer_size: size of the replay buffer
+    :param learning_starts: how many steps of the model to collect transitions for before learning starts
+    :param batch_size: Minibatch size for each gradient update
+    :param tau: the soft update coefficient of the target network, where there is one. Not the paper's τ, which is
+        ``huber_threshold``.
+    :param gamma: the discount factor
+    :param train_freq: Update the model every ``train_freq`` steps. Alternatively pass a tuple of frequency and unit
+        like ``(5, "step")`` or ``(2, "episode")``.
+    :param gradient_steps: How many gradient steps to do after each rollout; ``-1``: as many as environment steps.
+    :param replay_buffer_class: Replay buffer class to use (for instance ``HerReplayBuffer``).
+        If ``None``, it will be automatically selected.
+    :param replay_buffer_kwargs: Keyword arguments to pass to the replay buffer on creation.
+    :param optimize_memory_usage: Enable a memory efficient variant of the replay buffer, as DQN's.
+    :param n_steps: When n_step > 1, uses n-step returns (with the NStepReplayBuffer), as DQN does.
+    :param target_update_interval: ``None``: no target network, as in the paper. A number of environment steps:
+        bootstrap from a copy refreshed that often (the paper's ablation, section 8.2), for which a warning is given.
+    :param exploration_fraction: fraction of entire training period over which the exploration rate is reduced
+    :param exploration_initial_eps: initial value of random action probability
+    :param exploration_final_eps: final value of random action probability
+    :param max_grad_norm: ``None`` for no clipping (the paper), or the largest norm of the values' gradient and, apart,
+        of the secondary head's.
+    :param stats_window_size: Window size for the rollout logging
+    :param tensorboard_log: the log location for tensorboard (if None, no logging)
+    :param policy_kwargs: additional arguments to be passed to the policy on creation
+    :param verbose: Verbosity level: 0 for no output, 1 for info messages, 2 for debug messages
+    :param seed: Seed for the pseudo random generators
+    :param device: Device (cpu, cuda, ...) on which the code should be run.
+    :param _init_setup_model: Whether or not to build the network at the creation of the instance
+    :param projection: How ``h`` enters the correction: ``"squared"``: as it is; ``"huber"``: clipped to ±κ;
+        ``"absolute"``: its sign; ``"smooth_huber"``: ``κ·tanh(h/κ)``.
+    :param huber_threshold: κ, the paper's τ, in units of (TD) reward: a number, a function of the progress remaining,
+        or ``None`` for no clipping. A κ far below the TD errors takes the correction away: on the two-state chain of
+        features 1 and 2, κ = 0.1 diverges like DQN where κ = 1 converges. Watch ``train/h_clip_fraction``.
+    :param limit: ``None``, or bound ``z`` by each sample's own TD error: ``"magnitude"``, ``|z| ≤ |δ|``, or
+        ``"same_sign"``, ``z`` between 0 and δ. Paper: no limit / Ours: QLC.
+    :param h_target: ``"td_error"``: h regresses δ (the paper); ``"clipped"``: h regresses δ clipped to ±κ, to ±1 where
+        ``huber_threshold`` is ``None``.
+    :param h_regularization: β, the ℓ2 regularisation of the secondary head's weight and bias, inside the optimiser.
+    :param h_learning_rate_ratio: η, the secondary head's learning rate over ``learning_rate``.
+    :param compile: Compile the update, which takes some seconds at the first one and needs a C++ compiler; without one
+        a warning is given and nothing changes. Worth it for small networks and long runs.
+    :param h_averaging: ``"batch"``: the loss of h is the mean over the batch; ``"action"``: the sum over actions of the
+        mean over the samples with that action, so that rare actions move h as much as frequent ones. The paper does
+        not say.
+    :param h_decoupled_weight_decay: ``False``: β is added to the gradient of h, where Adam normalises it; ``True``:
+        ``θ_h ← (1 − αηβ) θ_h`` apart from the step, as in AdamW (Adam and its kin only). The paper does not say.
+    :raises TypeError: For a string where a number belongs.
+    :raises ValueError: For an unknown projection, limit, h_target or h_averaging, numbers out of range, and decoupled
+        decay with an optimizer that has none.
+    """
+
+    gradient_correction: ClassVar[bool] = True
+    """Whether the values follow the TD error (QRC) or the secondary estimate (GQ)."""
+
+    def __init__(
+        self,
+        policy: str | type[QRCPolicy],
+        env: GymEnv | str,
+        learning_rate: float | Schedule = 1e-4,
+        buffer_size: int = 1_000_000,
+        learning_starts: int = 100,
+        batch_size: int = 32,
+        tau: float = 1.0,
+        gamma: float = 0.99,
+        train_freq: int | tuple[int, str] = 4,
+        gradient_steps: int = 1,
+        replay_buffer_class: type[ReplayBuffer] | None = None,
+        replay_buffer_kwargs: dict[str, Any] | None = None,
+        optimize_memory_usage: bool = False,
+        n_steps: int = 1,
+        target_update_interval: int | None = None,
+        exploration_fraction: float = 0.1,
+        exploration_initial_eps: float = 1.0,
+        exploration_final_eps: float = 0.05,
+        max_grad_norm: float | None = None,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        policy_kwargs: dict[str, Any] | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: th.device | str = "auto",
+        _init_setup_model: bool = True,
+        *,
+        projection: str = "squared",
+        huber_threshold: float | Schedule | None = None,
+        limit: Limit | None = None,
+        h_target: HTarget = "td_error",
+        h_regularization: float = 1.0,
+        h_learning_rate_ratio: float = 1.0,
+        compile: bool = False,
+        h_averaging: HAveraging = "batch",
+        h_decoupled_weight_decay: bool = False,
+    ) -> None:
+        check_numbers({"verbose": verbose})  # SB3 looks at it before anything else
+        super().__init__(
+            policy,
+            env,
+            learning_rate,
+            buffer_size,
+            learning_starts,
+            batch_size,
+            tau,
+            gamma,
+            train_freq,
+            gradient_steps,
+            replay_buffer_class=replay_buffer_class,
+            replay_buffer_kwargs=replay_buffer_kwargs,
+            optimize_memory_usage=optimize_memory_usage,
+            n_steps=n_steps,
+            target_update_interval=target_update_interval,  # type: ignore[arg-type]
+            exploration_fraction=exploration_fraction,
+            exploration_initial_eps=exploration_initial_eps,
+            exploration_final_eps=exploration_final_eps,
+            max_grad_norm=max_grad_norm,  # type: ignore[arg-type]
+            stats_window_size=stats_window_size,
+            tensorboard_log=tensorboard_log,
+            policy_kwargs=policy_kwargs,
+            verbose=verbose,
+            seed=seed,
+            device=device,
+            _init_setup_model=False,
+        )
+        self.projection = projection
+        self.huber_threshold = huber_threshold
+        self.limit = limit
+        self.h_target = h_target
+        self.h_regularization = h_regularization
+        self.h_learning_rate_ratio = h_learning_rate_ratio
+        self.compile = compile
+        self.h_averaging = h_averaging
+        self.h_decoupled_weight_decay = h_decoupled_weight_decay
+        self.algorithm = self.algorithm_name
+        if _init_setup_model:
+            self._setup_model()
+            self._warn_of_target_arguments()
+
+    def _warn_of_target_arguments(self) -> None:
+        if self.target_update_interval is not None:
+            warn(
+                f"{type(self).__name__} now bootstraps from a target network, refreshed every target_update_interval="
+                f"{self.target_update_interval} environment steps. The algorithm does not need one: leave "
+                "target_update_interval out (None) unless you are after the ablation."
+            )
+        elif self.tau != 1.0:
+            warn(
+                f"tau={self.tau} is ignored: there is no target network to average. It is not the paper's τ either, "
+                "which is called huber_threshold."
+            )
+
+    def _check_arguments(self) -> None:
+        super()._check_arguments()
+        check_projection(self.projection, self.huber_threshold, self.limit, self.h_target)
+        check_choice("h_averaging", self.h_averaging, H_AVERAGINGS)
+
+    def update_settings(self) -> dict[str, Any]:
+        """Keyword arguments of :func:`updates.project` at the current progress."""
+        threshold = self.huber_threshold
+        if threshold is not None:
+            value = threshold(self._current_progress_remaining) if callable(threshold) else threshold
+            threshold = check_threshold(value, self.projection)
+        return {"projection": self.projection, "threshold": threshold, "limit": self.limit}
+
+    def loss_choices(self) -> tuple[Hashable, ...]:
+        return (*super().loss_choices(), self.h_target, self.h_averaging)
+
+    def batch_loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
+        """The loss of one batch.
+
+        :param data: Transitions; ``discounts`` replaces γ where the buffer gives it.
+        :param settings: From :meth:`update_settings`.
+        :return: The loss and the batch's detached quantities.
+        """
+        values = self.policy.evaluate_transitions(data.observations, data.actions, data.next_observations)
+        return qrc_loss(
+            *values,
+            data.rewards,
+            self._discount(data),
+            h_counts=action_counts(data.actions) if self.h_averaging == "action" else None,
+            **settings,
+            h_target=self.h_target,
+            gradient_correction=self.gradient_correction,
+        )
 
 
 class QRC(RobustQLearning):
@@ -42,7 +229,11 @@ class QRCHuber(RobustQLearning):
     """
 
     algorithm_name: ClassVar[str] = "qrc_huber"
-    __init__ = _with_defaults(RobustQLearning.__init__, projection="huber", huber_threshold=1.0)
+
+    def __init__(
+        self, *args: Any, projection: str = "huber", huber_threshold: float | Schedule | None = 1.0, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, projection=projection, huber_threshold=huber_threshold, **kwargs)
 
 
 class QLC(RobustQLearning):
@@ -54,7 +245,9 @@ class QLC(RobustQLearning):
     """
 
     algorithm_name: ClassVar[str] = "qlc"
-    __init__ = _with_defaults(RobustQLearning.__init__, projection="huber", limit="magnitude")
+
+    def __init__(self, *args: Any, projection: str = "huber", limit: Limit | None = "magnitude", **kwargs: Any) -> None:
+        super().__init__(*args, projection=projection, limit=limit, **kwargs)
 
 
 class GQ(RobustQLearning):
@@ -66,7 +259,9 @@ class GQ(RobustQLearning):
 
     algorithm_name: ClassVar[str] = "gq"
     gradient_correction: ClassVar[bool] = False
-    __init__ = _with_defaults(RobustQLearning.__init__, h_regularization=0.0)
+
+    def __init__(self, *args: Any, h_regularization: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(*args, h_regularization=h_regularization, **kwargs)
 
 
 class GQHuber(RobustQLearning):
@@ -77,4 +272,15 @@ class GQHuber(RobustQLearning):
 
     algorithm_name: ClassVar[str] = "gq_huber"
     gradient_correction: ClassVar[bool] = False
-    __init__ = _with_defaults(RobustQLearning.__init__, projection="huber", huber_threshold=1.0, h_regularization=0.0)
+
+    def __init__(
+        self,
+        *args: Any,
+        projection: str = "huber",
+        huber_threshold: float | Schedule | None = 1.0,
+        h_regularization: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            *args, projection=projection, huber_threshold=huber_threshold, h_regularization=h_regularization, **kwargs
+        )

@@ -7,9 +7,9 @@ import io
 import os
 import pathlib
 import stat
-import warnings
 from collections.abc import Iterator
 
+from sb3_robust_be.messages import warn
 from sb3_robust_be.system import remove_stale_temporaries, replacing
 
 SavePath = str | pathlib.Path | io.BufferedIOBase
@@ -36,11 +36,11 @@ def saving_to(path: SavePath, suffix: str, verbose: int = 0) -> Iterator[SavePat
         return
     if target.exists():
         if verbose >= 2:
-            warnings.warn(f"Path '{target}' exists, will overwrite it.", stacklevel=4)
+            warn(f"Path '{target}' exists, will overwrite it.")
         # A file that may not be written may not be replaced either: the system's own error.
         open(target, "r+b").close()
     elif not target.parent.exists():
-        warnings.warn(f"Path '{target.parent}' does not exist. Will create it.", stacklevel=4)
+        warn(f"Path '{target.parent}' does not exist. Will create it.")
         target.parent.mkdir(parents=True, exist_ok=True)
     remove_stale_temporaries(target.parent, target.name)
     with replacing(target) as stream:
@@ -54,7 +54,7 @@ def _target(path: pathlib.Path, suffix: str) -> pathlib.Path:
     if path.suffix == "":
         path = pathlib.Path(f"{path}.{suffix}")
     while path.is_dir():
-        warnings.warn(f"Path '{path}' is a folder. Will save instead to {path}_2", stacklevel=5)
+        warn(f"Path '{path}' is a folder. Will save instead to {path}_2")
         path = pathlib.Path(f"{path}_2")
     return path.resolve()
 

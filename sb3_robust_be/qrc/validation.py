@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch as th
+from gymnasium import spaces
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
+from sb3_robust_be.messages import warn
 from sb3_robust_be.updates import H_TARGETS, LIMITS, ROBUST_LOSSES
 
 # Every argument that takes a number, of DQN's and of ours.
@@ -21,6 +23,25 @@ NUMERIC_ARGUMENTS = (
     *("max_grad_norm", "huber_threshold", "h_regularization", "h_learning_rate_ratio", "temperature", "eta"),
     *("stats_window_size", "verbose", "seed"),
 )
+
+
+def constructor_arguments(algorithm: type[Any]) -> dict[str, inspect.Parameter]:
+    """
+    Every argument of an algorithm's constructor, those included that ``**kwargs`` hand on to its base class.
+
+    :param algorithm: A class.
+    :return: By name, in the order of the class that has them all; the defaults are the algorithm's own.
+    """
+    found: dict[str, inspect.Parameter] = {}
+    for cls in algorithm.__mro__:
+        if "__init__" not in vars(cls):
+            continue
+        own = inspect.signature(vars(cls)["__init__"]).parameters
+        found = {**own, **found}  # the nearest class's defaults count
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own.values()):
+            break
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {name: p for name, p in found.items() if name != "self" and p.kind not in variable}
 
 
 def check_numbers(arguments: dict[str, Any]) -> None:
@@ -135,10 +156,9 @@ def check_projection(projection: str, huber_threshold: Any, limit: str | None, h
     if not callable(huber_threshold):
         check_threshold(huber_threshold, projection)
     if not ROBUST_LOSSES[projection].thresholded and h_target != "clipped":
-        warnings.warn(
+        warn(
             f"huber_threshold={huber_threshold!r} has no effect with projection={projection!r}: pass "
-            "huber_threshold=None, or projection='huber' to clip.",
-            stacklevel=2,
+            "huber_threshold=None, or projection='huber' to clip."
         )
 
 
@@ -193,6 +213,32 @@ def check_observations(
         )
 
 
+def check_buffer_arguments(
+    n_steps: int,
+    replay_buffer_class: type[ReplayBuffer] | None,
+    optimize_memory_usage: bool,
+    observation_space: spaces.Space,
+) -> None:
+    """
+    :param n_steps: The argument.
+    :param replay_buffer_class: The argument; what the user's own class can do, the user knows.
+    :param optimize_memory_usage: The argument.
+    :param observation_space: The environment's.
+    :raises ValueError: If SB3 has no replay buffer for them.
+    """
+    if n_steps > 1 and replay_buffer_class is None:
+        if optimize_memory_usage:
+            raise ValueError(
+                f"n_steps={n_steps} does not work with optimize_memory_usage=True: SB3's n-step buffer has "
+                "no memory-efficient variant. Choose one of the two."
+            )
+        if isinstance(observation_space, spaces.Dict):
+            raise ValueError(
+                f"n_steps={n_steps} does not work with Dict observations: SB3 has no n-step buffer for them. "
+                "Use n_steps=1, or flatten the observations with gymnasium.wrappers.FlattenObservation."
+            )
+
+
 # What an update reads of a batch.
 _USED = {"observations", "actions", "next_observations", "dones", "rewards", "discounts"}
 
@@ -223,9 +269,8 @@ def warn_of_priorities(buffer: ReplayBuffer, data: ReplayBufferSamples) -> None:
     if callable(getattr(buffer, "update_priorities", None)):
         ignored.append("update_priorities()")
     if ignored:
-        warnings.warn(
+        warn(
             f"The replay buffer {type(buffer).__name__} offers {', '.join(ignored)}, which the update ignores: every "
             "sample of a batch counts alike and no priority is ever updated. Use a buffer that samples uniformly, such "
-            "as ReplayBuffer.",
-            stacklevel=2,
+            "as ReplayBuffer."
         )

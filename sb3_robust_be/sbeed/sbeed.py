@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -13,10 +12,11 @@ from scipy.special import entr
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.type_aliases import GymEnv, ReplayBufferSamples, Schedule
 
+from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.diagnostics import UpdateDiagnostics
+from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.losses import LossTerms, update_loss
 from sb3_robust_be.qrc.policies import QRCPolicy
-from sb3_robust_be.qrc.two_heads import TwoHeadQLearning
 from sb3_robust_be.qrc.validation import check_choice, check_not_negative, check_numbers
 from sb3_robust_be.updates import mellowmax, mellowmax_policy, sbeed_coefficients
 
@@ -36,7 +36,7 @@ class SBEEDDiagnostics(UpdateDiagnostics):
         return 0.0
 
 
-class SBEED(TwoHeadQLearning):
+class SBEED(TwoHeadDQN):
     """
     The squared soft Bellman error by a dual variable (Dai et al., 2018), with the mellowmax policy (paper, 8.1).
 
@@ -84,7 +84,7 @@ class SBEED(TwoHeadQLearning):
         the maximum and π greedy; towards infinity, the mean and uniform.
     :param eta: η from 0 to 1: how much of the TD error's conditional variance is taken out of the loss. 1 is Greedy GQ
         on mellowmax, 0 the mean squared TD error, which is biased where transitions are random.
-    :param behaviour: What acts where ε does not strike: ``"greedy"``, the largest q, or ``"softmax"``, a sample of π.
+    :param behaviour: What acts where ε does not explore: ``"greedy"``, the largest q, or ``"softmax"``, a sample of π.
         ``predict(deterministic=True)`` is greedy with either.
     :param h_regularization: β, the ℓ2 regularisation of the secondary head's weight and bias, inside the optimiser.
     :param h_learning_rate_ratio: The secondary head's learning rate over ``learning_rate``.
@@ -133,7 +133,7 @@ class SBEED(TwoHeadQLearning):
         h_learning_rate_ratio: float = 1.0,
         compile: bool = False,
     ) -> None:
-        check_numbers(locals())
+        check_numbers({"verbose": verbose})  # SB3 looks at it before anything else
         super().__init__(
             policy,
             env,
@@ -170,13 +170,12 @@ class SBEED(TwoHeadQLearning):
         self.compile = compile
         self.algorithm = self.algorithm_name
         if _init_setup_model:
-            if target_update_interval is None and tau != 1.0:
-                warnings.warn(
-                    f"tau={tau} is ignored: there is no target network to average. Leave it out, or set "
-                    "target_update_interval as well.",
-                    stacklevel=2,
-                )
             self._setup_model()
+            if target_update_interval is None and tau != 1.0:
+                warn(
+                    f"tau={tau} is ignored: there is no target network to average. Leave it out, or set "
+                    "target_update_interval as well."
+                )
 
     def _setup_model(self) -> None:
         super()._setup_model()
@@ -205,13 +204,13 @@ class SBEED(TwoHeadQLearning):
                 "in between and would bias the values. Use n_steps=1 (also when loading), or QRC, which takes any."
             )
 
-    def _update_settings(self) -> dict[str, Any]:
+    def update_settings(self) -> dict[str, Any]:
         return {"temperature": self.temperature, "eta": self.eta}
 
-    def _loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
+    def batch_loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
         index = self.policy.action_indices(data.actions)
         q, h, next_q = self.policy.evaluate_states(data.observations, data.next_observations, index.shape[0])
-        frozen = self.policy.has_target
+        frozen = self.has_target
         terms = update_loss(
             sbeed_coefficients,
             q.gather(1, index),

@@ -50,7 +50,7 @@ def made_agent(settings, target=None, observation="one_hot", seed=0):
         device="cpu",
         gamma=GAMMA,
         replay_buffer=buffer,
-        _update_settings=lambda: settings,
+        update_settings=lambda: settings,
     )
 
 
@@ -150,10 +150,10 @@ def test_measures_are_those_of_the_algorithms_own_loss(algorithm):
         return
     everything = agent.replay_buffer._get_samples(np.arange(agent.replay_buffer.size()))
     with th.no_grad():
-        terms = agent._loss(everything, agent._update_settings())
+        terms = agent.batch_loss(everything, agent.update_settings())
     errors = found["share"] * found["td_error"]
     assert errors.sum() == pytest.approx(float(terms.td_error.abs().mean()), rel=1e-4)
     assert (found["ratio"] * errors).sum() == pytest.approx(float(terms.correction.abs().mean()), rel=1e-4)
-    clipped = updates.is_clipped(terms.h, terms.td_error, **agent._update_settings()).float().mean()
+    clipped = updates.is_clipped(terms.h, terms.td_error, **agent.update_settings()).float().mean()
     assert (found["share"] * found["clipped"]).sum() == pytest.approx(float(clipped), abs=1e-6)
     assert 0.0 < clipped < 1.0

@@ -210,7 +210,7 @@ def test_the_rule_is_the_single_agents(algorithm, monkeypatch):
     def note(what, agent, entries):
         return lambda *_, **__: entries.append((what, agent.num_timesteps))
 
-    module = "stable_baselines3.dqn.dqn" if algorithm == "dqn" else "sb3_robust_be.qrc.acting"
+    module = "stable_baselines3.dqn.dqn" if algorithm == "dqn" else "sb3_robust_be.qrc.dqn"
     monkeypatch.setattr(f"{module}.polyak_update", note("refresh", model, expected))
     monkeypatch.setattr(model, "train", note("update", model, expected))
     monkeypatch.setattr(learner, "refresh_targets", note("refresh", population, found))

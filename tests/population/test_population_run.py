@@ -8,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch as th
+import torch._inductor  # imported by the package only when something is compiled
 from faulty_envs import FaultyEnv
 from gymnasium import spaces
 from populations import CountingEnv, assert_same_member, every_device, make, member_state, rows

@@ -11,6 +11,7 @@ import torch as th
 from populations import EVERY_ALGORITHM, double_precision, make
 from small_models import FAMILY
 from stable_baselines3.common.torch_layers import FlattenExtractor
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
 from sb3_robust_be.population.replay import nested
 
@@ -146,3 +147,21 @@ def test_dqns_threshold(threshold):
         False,
     )[1]
     th.testing.assert_close(found, th.cat([g.flatten() for g in gradients]), rtol=1e-6, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:.*bootstraps from a target network:UserWarning")
+@pytest.mark.parametrize("algorithm", EVERY_ALGORITHM)
+def test_every_single_agent_has_its_loss_by_the_same_names(algorithm):
+    """:class:`SupportsBatchLoss`, of SB3's DQN as well."""
+    for target_update_interval in (None, 5):
+        (model,) = make(algorithm, [0], target_update_interval=target_update_interval)._models
+        batch = ReplayBufferSamples(
+            *(th.zeros(3, 4), th.zeros(3, 1, dtype=th.long), th.ones(3, 4), th.zeros(3, 1), th.ones(3, 1))
+        )
+        terms = model.batch_loss(batch, model.update_settings())
+        assert terms.loss.requires_grad
+        assert [x.shape for x in terms[1:5]] == [(3, 1)] * 4
+        assert model.has_target == (target_update_interval is not None)
+        choices = model.loss_choices()
+        model.gamma = 0.5
+        assert hash(choices) != hash(model.loss_choices()), "a compiled update is of one value of γ"

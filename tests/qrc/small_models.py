@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import random
 from typing import Any
 
@@ -11,11 +10,13 @@ import numpy as np
 import pytest
 import torch as th
 from stable_baselines3 import DQN
+from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.save_util import load_from_zip_file
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 
 from sb3_robust_be.qrc import RobustQLearning
+from sb3_robust_be.qrc.validation import constructor_arguments
 from sb3_robust_be.registry import ALGORITHMS
 
 SMALL: dict[str, Any] = {
@@ -33,12 +34,12 @@ every_algorithm = pytest.mark.parametrize("algorithm", list(ALGORITHMS.values())
 
 def those_with(*arguments: str) -> pytest.MarkDecorator:
     """Parametrise by the algorithms whose constructor takes these arguments."""
-    found = [cls for cls in ALGORITHMS.values() if set(arguments) <= set(inspect.signature(cls).parameters)]
+    found = [cls for cls in ALGORITHMS.values() if set(arguments) <= set(constructor_arguments(cls))]
     return pytest.mark.parametrize("algorithm", found, ids=[cls.algorithm_name for cls in found])
 
 
 # Those with this family's TD error; another update may refuse n-step returns and bootstrap from something else.
-FAMILY = [cls for cls in ALGORITHMS.values() if cls._loss is RobustQLearning._loss]
+FAMILY = [cls for cls in ALGORITHMS.values() if cls.batch_loss is RobustQLearning.batch_loss]
 every_family_algorithm = pytest.mark.parametrize("algorithm", FAMILY, ids=lambda cls: cls.algorithm_name)
 
 
@@ -47,6 +48,23 @@ def make(algorithm: type[DQN], env: Any = "CartPole-v1", policy: str = "MlpPolic
     if policy != "CnnPolicy":
         kwargs["policy_kwargs"] = {"net_arch": [16], **kwargs.get("policy_kwargs", {})}
     return algorithm(policy, env, **{**SMALL, **kwargs})
+
+
+class Lines(KVWriter):
+    """What SB3 would write to its log, one dictionary per line."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def write(self, key_values: dict[str, Any], key_excluded: dict[str, Any], step: int = 0) -> None:
+        self.lines.append(dict(key_values))
+
+
+def lines_of(model: Any) -> list[dict[str, Any]]:
+    """The lines of the model's log from now on."""
+    writer = Lines()
+    model.set_logger(Logger(folder=None, output_formats=[writer]))
+    return writer.lines
 
 
 def parameters(model: Any) -> dict[str, th.Tensor]:

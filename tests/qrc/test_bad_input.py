@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 
 import gymnasium as gym
@@ -19,6 +18,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from stable_baselines3.dqn.policies import DQNPolicy
 
 from sb3_robust_be.qrc import MlpPolicy
+from sb3_robust_be.qrc.validation import constructor_arguments
 from sb3_robust_be.registry import ALGORITHMS
 
 pytestmark = pytest.mark.filterwarnings(
@@ -111,7 +111,7 @@ def test_threshold_of_another_type(algorithm):
 def numeric_arguments():
     """Every argument of every algorithm whose annotation speaks of numbers; no list to keep up to date."""
     for algorithm in ALGORITHMS.values():
-        for name, parameter in inspect.signature(algorithm).parameters.items():
+        for name, parameter in constructor_arguments(algorithm).items():
             if re.search(r"\b(int|float)\b", str(parameter.annotation)) and name != "train_freq":
                 yield pytest.param(algorithm, name, id=f"{algorithm.algorithm_name}-{name}")
 

@@ -41,7 +41,7 @@ def updated(model, updates=50, batch_size=16, reward_scale=3.0):
         model._current_progress_remaining = 1 - i / updates
         model.policy.set_training_mode(True)
         model._update_learning_rate(model.policy.optimizer)
-        model._compute_gradients(make_batch(batch_size, seed=i, reward_scale=reward_scale), model._update_settings())
+        model._compute_gradients(make_batch(batch_size, seed=i, reward_scale=reward_scale), model.update_settings())
         model._clip_gradients(model.policy.optimizer.param_groups[0]["params"])
         model.policy.optimizer.step()
     return model
@@ -121,7 +121,7 @@ def test_whatever_is_baked_into_the_graph_traces_again(quick_backend):
         assert_compiled(compiled, graphs)
     n_step = make_batch()._replace(discounts=th.full((16, 1), 0.3, dtype=th.float64))
     for model in (eager, compiled):
-        model._compute_gradients(n_step, model._update_settings())
+        model._compute_gradients(n_step, model.update_settings())
     th.testing.assert_close(eager.q_net.q_net[0].weight.grad, compiled.q_net.q_net[0].weight.grad)
 
 
@@ -136,7 +136,7 @@ def test_freezing_thawing_and_another_policy_are_noticed(quick_backend):
     for model in (eager, compiled):
         model.policy = copy.deepcopy(model.policy)
         model._create_aliases()
-        model._compute_gradients(make_batch(), model._update_settings())
+        model._compute_gradients(make_batch(), model.update_settings())
     th.testing.assert_close(eager.q_net.q_net[0].weight.grad, compiled.q_net.q_net[0].weight.grad)
 
 
@@ -177,7 +177,7 @@ def test_batch_norm_statistics_and_modes(quick_backend):
     assert statistics.num_batches_tracked == 50
     for model in (eager, compiled):
         model.policy.set_training_mode(False)
-        model._compute_gradients(make_batch(), model._update_settings())
+        model._compute_gradients(make_batch(), model.update_settings())
     assert_compiled(compiled, 2)
     assert statistics.num_batches_tracked == 50
     for x, y in zip(eager.q_net.parameters(), compiled.q_net.parameters(), strict=True):

@@ -1,12 +1,18 @@
-"""The log's numbers by hand, read once per ``train()`` and only when somebody looks."""
+"""The log's numbers by hand, and when they are recorded: where SB3 writes its log, and at once by hand."""
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch as th
+from small_envs import SpaceEnv
+from small_models import every_algorithm, lines_of, make
+from stable_baselines3 import DQN
+from stable_baselines3.common.callbacks import EvalCallback, LogEveryNTimesteps
 from stable_baselines3.common.logger import configure
 from two_heads import make_model
 
@@ -130,31 +136,115 @@ def test_every_algorithm_logs_every_entry_once_per_train_call(cls):
         isinstance(value, float) and np.isfinite(value) for name, value in log.items() if name != "train/n_updates"
     )
     assert log["train/n_updates"] == 3
-    # Looking again reads nothing new.
+    # Recording again finds nothing new.
     model.logger.name_to_value.clear()
+    model._diagnostics.record(model.logger)
     assert not model.logger.name_to_value
 
 
-def test_nothing_is_read_from_the_device_until_somebody_looks(monkeypatch):
-    model = collected(QRC)
-    reads = []
+def test_nothing_is_read_from_the_device_until_a_line_is_logged(monkeypatch):
+    model = make_model(QRC, learning_starts=5, gradient_steps=2, train_freq=1)
+    reads, in_train, in_dump = [], [], []
     monkeypatch.setattr(th.Tensor, "item", lambda self: reads.append("item"))
     monkeypatch.setattr(th.Tensor, "cpu", lambda self: reads.append("cpu") or self)
-    model.train(gradient_steps=2, batch_size=8)
-    assert not reads
-    assert model.logger
-    assert reads
+    train = model.train
+
+    def watched_train(**kwargs):
+        reads.clear()
+        train(**kwargs)
+        in_train.extend(reads)
+
+    def dump_once(*_):
+        assert model.logger
+        if model.num_timesteps == 20:
+            reads.clear()
+            model.dump_logs()
+            in_dump.extend(reads)
+        return True
+
+    monkeypatch.setattr(model, "train", watched_train)
+    model.learn(30, callback=dump_once, log_interval=None)
+    assert (model._n_updates, in_train) == (2 * 25, [])
+    assert in_dump
 
 
 def test_unread_updates_do_not_pile_up(monkeypatch):
-    model = collected(QRCHuber)
+    model = make_model(QRCHuber, learning_starts=5, gradient_steps=MAX_UPDATES_UNREAD // 4, train_freq=1)
     recorded = []
-    monkeypatch.setattr(model._diagnostics, "record", lambda logger: recorded.append(model._n_updates))
-    per_call = MAX_UPDATES_UNREAD // 4
+    monkeypatch.setattr(model._diagnostics, "record", lambda logger: recorded.append(model.num_timesteps))
     monkeypatch.setattr(model, "_compute_gradients", lambda data, projection: terms())
-    for _ in range(4):
-        model.train(gradient_steps=per_call, batch_size=4)
-    assert recorded == [MAX_UPDATES_UNREAD]
+    model.learn(9, callback=lambda *_: recorded.append("step") or True, log_interval=None)
+    assert model._n_updates == MAX_UPDATES_UNREAD
+    assert recorded == ["step"] * 9 + [9, 9], "after the last update, and at the end of learn()"
+
+
+def held(line):
+    return {f"train/{key}" for key in KEYS} <= set(line)
+
+
+def test_looking_at_the_logger_records_nothing():
+    assert type(make_model(QRC)).logger is DQN.logger
+    model = make_model(QRC, learning_starts=5, train_freq=1)
+    seen = []
+    model.learn(20, callback=lambda *_: seen.append(dict(model.logger.name_to_value)) or True, log_interval=None)
+    assert "train/n_updates" in seen[-1]
+    assert not any(held(entries) for entries in seen)
+    assert held(model.logger.name_to_value), "at the end of learn(), as DQN leaves its loss"
+
+
+@pytest.mark.parametrize("log_interval", [1, 2])
+@every_algorithm
+def test_every_line_that_sb3_writes_has_them(algorithm, log_interval):
+    """And each is of the last update before it."""
+    model = make(algorithm, SpaceEnv(gym.spaces.Box(-1.0, 1.0, (3,))))
+    lines = lines_of(model)
+    model.learn(70, log_interval=log_interval)
+    assert len(lines) == 10 // log_interval
+    learned = [line for line in lines if "train/n_updates" in line]
+    assert len(learned) == len(lines) - 1 // log_interval, "the first episode is over before learning starts"
+    assert all(map(held, learned))
+    assert len({line["train/td_error_abs_mean"] for line in learned}) == len(learned)
+
+
+def test_lines_of_callbacks():
+    """SB3's own way to have more lines; a line that a callback writes past ``dump_logs`` is the callback's."""
+    model = make(QRC, SpaceEnv(gym.spaces.Box(-1.0, 1.0, (3,))))
+    lines = lines_of(model)
+    model.learn(35, callback=LogEveryNTimesteps(5), log_interval=None)
+    assert [held(line) for line in lines] == [False, False, True, True, True, True, True]
+    lines.clear()
+    evaluation = EvalCallback(model.get_env(), eval_freq=50, n_eval_episodes=1, verbose=0, warn=False)
+    model.learn(260, callback=evaluation, log_interval=None)
+    assert ["eval/mean_reward" in line for line in lines] == [True] * 5
+    # The updates begin at step 11: the 100th is made after step 110, the 200th after 210.
+    assert [held(line) for line in lines[1:]] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("stop_at", [None, 20])
+def test_training_by_hand_after_learn_records_at_once(stop_at):
+    """Also after a ``learn()`` that was broken off."""
+    model = make(QRC)
+
+    def stop(*_):
+        if model.num_timesteps == stop_at:
+            raise KeyboardInterrupt
+        return True
+
+    with contextlib.suppress(KeyboardInterrupt):
+        model.learn(40, callback=stop)
+    model.logger.name_to_value.clear()
+    model.train(gradient_steps=1, batch_size=8)
+    assert held(model.logger.name_to_value)
+
+
+def test_a_model_saved_in_the_middle_of_learn_records_by_hand(tmp_path):
+    model = make(QRC)
+    model.learn(40, callback=lambda *_: model.save(tmp_path / "model") or True)
+    model.save_replay_buffer(tmp_path / "buffer")
+    loaded = QRC.load(tmp_path / "model", env=model.get_env())
+    loaded.load_replay_buffer(tmp_path / "buffer")
+    loaded.train(gradient_steps=1, batch_size=8)
+    assert held(loaded.logger.name_to_value)
 
 
 def test_log_matches_the_values_it_describes():

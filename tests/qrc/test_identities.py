@@ -15,7 +15,7 @@ from sb3_robust_be.updates import LIMITS
 
 KAPPA = 0.8
 # Those that follow this family's losses.
-FAMILY = [cls for cls in ALGORITHMS.values() if cls._loss is RobustQLearning._loss]
+FAMILY = [cls for cls in ALGORITHMS.values() if cls.batch_loss is RobustQLearning.batch_loss]
 EVERY_ALGORITHM = pytest.mark.parametrize("cls", FAMILY, ids=lambda c: c.algorithm_name)
 SQUASH = {
     "squared": lambda h, delta: h,
@@ -117,7 +117,7 @@ def test_saddlepoint_with_h_zero_leaves_the_values_alone(cls):
 def test_terminated_rows_get_no_correction(cls):
     model, batch = make_model(cls), make_batch()
     ended = batch._replace(dones=th.ones_like(batch.dones))
-    terms = model._loss(ended, model._update_settings())
+    terms = model.batch_loss(ended, model.update_settings())
     assert not terms.correction.any()
     # Nor does anything else of s' reach the update.
     elsewhere = ended._replace(next_observations=ended.next_observations + 5.0)
@@ -150,7 +150,7 @@ def test_batches_as_wide_as_the_network_are_the_mean_of_their_rows(cls, batch_si
         for i in range(batch_size)
     ]
     assert_close(gradients(model, batch), {name: sum(r[name] for r in rows) / batch_size for name in rows[0]})
-    terms = model._loss(batch, model._update_settings())
+    terms = model.batch_loss(batch, model.update_settings())
     assert all(x.shape == (batch_size, 1) for x in terms[1:5])
 
 
@@ -160,9 +160,9 @@ def test_n_step_discounts_of_the_buffer_replace_gamma(cls):
     discounts = th.full_like(batch.rewards, GAMMA**3)
     v = forward(model, batch)
     delta = batch.rewards + discounts * (1 - batch.dones) * v["b"] - v["q"]
-    terms = model._loss(batch._replace(discounts=discounts), model._update_settings())
+    terms = model.batch_loss(batch._replace(discounts=discounts), model.update_settings())
     th.testing.assert_close(terms.td_error, delta.detach())
-    th.testing.assert_close(model._loss(batch, model._update_settings()).td_error, v["delta"])
+    th.testing.assert_close(model.batch_loss(batch, model.update_settings()).td_error, v["delta"])
 
 
 def test_a_tie_of_the_maximum_gives_its_gradient_to_one_action():
@@ -238,7 +238,7 @@ def test_one_sgd_step_with_linear_features_is_the_expected_update(cls, squash):
 
     model._logger = _NoLog()
     model._update_learning_rate(model.policy.optimizer)
-    model._compute_gradients(chain.batch(), model._update_settings())
+    model._compute_gradients(chain.batch(), model.update_settings())
     model.policy.optimizer.step()
     np.testing.assert_allclose(read(head), theta + chain.alpha * value_update, rtol=1e-10)
     np.testing.assert_allclose(
@@ -281,7 +281,7 @@ def values_on_bairds_star(cls, steps, **kwargs):
     model._logger = _NoLog()
     model._update_learning_rate(model.policy.optimizer)
     for _ in range(steps):
-        model._compute_gradients(batch, model._update_settings())
+        model._compute_gradients(batch, model.update_settings())
         model.policy.optimizer.step()
     return model.q_net(batch.observations).abs().max().item()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import warnings
 
 import gymnasium as gym
@@ -14,6 +13,7 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.utils import LinearSchedule
 
+from sb3_robust_be.qrc.validation import constructor_arguments
 from sb3_robust_be.registry import ALGORITHMS
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
@@ -48,13 +48,13 @@ APART = {"policy", "env", "device", "_init_setup_model", "policy_kwargs", "tenso
 def arguments():
     """Every argument of every algorithm that changes what a run does."""
     for algorithm in ALGORITHMS.values():
-        for name in inspect.signature(algorithm).parameters:
+        for name in constructor_arguments(algorithm):
             if name not in APART and (algorithm.algorithm_name, name) != ("sbeed", "n_steps"):
                 yield pytest.param(algorithm, name, id=f"{algorithm.algorithm_name}-{name}")
 
 
 def taken_by(algorithm, values):
-    return {name: value for name, value in values.items() if name in inspect.signature(algorithm).parameters}
+    return {name: value for name, value in values.items() if name in constructor_arguments(algorithm)}
 
 
 def run(model):

@@ -23,6 +23,8 @@ from stable_baselines3.common.envs import FakeImageEnv, IdentityEnv, SimpleMulti
 
 import sb3_robust_be
 from sb3_robust_be.envs import MINATAR_GAMES
+from sb3_robust_be.qrc import RobustQLearning
+from sb3_robust_be.qrc.validation import constructor_arguments
 from sb3_robust_be.registry import ALGORITHMS
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning", "ignore:.*bootstraps from a target network:UserWarning")
@@ -48,14 +50,57 @@ def test_is_a_dqn_to_every_tool_that_asks(algorithm):
 
 @every_algorithm
 def test_arguments_are_dqns_in_dqns_order(algorithm):
-    dqns = list(inspect.signature(DQN.__init__).parameters.values())
-    ours = list(inspect.signature(algorithm.__init__).parameters.values())
+    dqns = list(inspect.signature(DQN).parameters.values())
+    ours = list(constructor_arguments(algorithm).values())
     assert [p.name for p in ours[: len(dqns)]] == [p.name for p in dqns]
     differing = {p.name for p, q in zip(ours, dqns, strict=False) if p.default != q.default}
     assert differing == {"target_update_interval", "max_grad_norm"}
     for added in ours[len(dqns) :]:
         assert added.kind is inspect.Parameter.KEYWORD_ONLY
         assert added.default is not inspect.Parameter.empty
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "own"),
+    [
+        (sb3_robust_be.QRC, {}),
+        (sb3_robust_be.QRCHuber, {"projection": "huber", "huber_threshold": 1.0}),
+        (sb3_robust_be.QLC, {"projection": "huber", "limit": "magnitude"}),
+        (sb3_robust_be.GQ, {"h_regularization": 0.0}),
+        (sb3_robust_be.GQHuber, {"projection": "huber", "huber_threshold": 1.0, "h_regularization": 0.0}),
+    ],
+)
+def test_what_the_algorithms_differ_in(algorithm, own):
+    defaults = {name: p.default for name, p in inspect.signature(RobustQLearning).parameters.items()}
+    assert {n: p.default for n, p in constructor_arguments(algorithm).items()} == {**defaults, **own}
+    model = make(algorithm)
+    assert {name: getattr(model, name) for name in own} == own
+    given = {"projection": "absolute", "huber_threshold": None, "limit": "same_sign", "h_regularization": 0.25}
+    model = make(algorithm, **given)
+    assert {name: getattr(model, name) for name in given} == given
+
+
+class HandsOn(sb3_robust_be.QRCHuber):
+    """As a user may write it."""
+
+    def __init__(self, *args, huber_threshold=2.0, note="", **kwargs):
+        self.note = note
+        super().__init__(*args, huber_threshold=huber_threshold, **kwargs)
+
+
+class TakesTwo(sb3_robust_be.QRCHuber):
+    def __init__(self, policy, env, _init_setup_model=True):
+        super().__init__(policy, env, _init_setup_model=_init_setup_model)
+
+
+def test_arguments_of_a_subclass(tmp_path):
+    arguments = constructor_arguments(HandsOn)
+    assert (arguments["huber_threshold"].default, arguments["projection"].default) == (2.0, "huber")
+    assert set(arguments) == {*constructor_arguments(sb3_robust_be.QRCHuber), "note"}
+    assert set(constructor_arguments(TakesTwo)) == {"policy", "env", "_init_setup_model"}
+    make(HandsOn).save(tmp_path / "model")
+    # An argument of DQN's constructor that is no attribute, and so is known from the constructors alone.
+    assert HandsOn.load(tmp_path / "model", stats_window_size=7, note="again")._stats_window_size == 7
 
 
 @every_algorithm

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import warnings
 
@@ -16,6 +15,7 @@ from small_models import (
     every_algorithm,
     every_family_algorithm,
     generators,
+    lines_of,
     make,
     reloaded,
     restore_generators,
@@ -23,9 +23,12 @@ from small_models import (
     those_with,
 )
 from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.callbacks import LogEveryNTimesteps
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.type_aliases import TrainFrequencyUnit
 from stable_baselines3.common.vec_env import VecNormalize
+
+from sb3_robust_be.qrc.validation import constructor_arguments
 
 # Any warning is an error here, but for the announcement of a target network.
 pytestmark = pytest.mark.filterwarnings("error::UserWarning", "ignore:.*bootstraps from a target network:UserWarning")
@@ -45,7 +48,7 @@ OWN_NEW_VALUES = {
 
 
 def taken_by(algorithm, values):
-    return {name: value for name, value in values.items() if name in inspect.signature(algorithm).parameters}
+    return {name: value for name, value in values.items() if name in constructor_arguments(algorithm)}
 
 
 @every_algorithm
@@ -68,7 +71,7 @@ def test_save_load(algorithm, tmp_path):
 def test_arguments_survive_two_loads(algorithm, tmp_path):
     """A load builds the model anew: what it derives from an argument must not replace the argument."""
     own = OWN_VALUES | taken_by(algorithm, OWN_NEW_VALUES)
-    added = {p.name for p in inspect.signature(algorithm).parameters.values() if p.kind is p.KEYWORD_ONLY}
+    added = {p.name for p in constructor_arguments(algorithm).values() if p.kind is p.KEYWORD_ONLY}
     assert added <= own.keys(), "every new argument needs a value here"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -86,7 +89,7 @@ def test_defaults_survive_two_loads(algorithm, tmp_path):
     loaded = reloaded(reloaded(model, tmp_path / "once"), tmp_path / "twice")
     # Not kept, or under another name or type, in SB3's own algorithms.
     renamed = {"policy", "env", "device", "buffer_size", "train_freq", "stats_window_size", "_init_setup_model"}
-    for name, parameter in inspect.signature(algorithm).parameters.items():
+    for name, parameter in constructor_arguments(algorithm).items():
         if name not in renamed:
             expected = {} if name in ("replay_buffer_kwargs", "policy_kwargs") else parameter.default
             assert getattr(loaded, name) == expected, name
@@ -163,14 +166,10 @@ def test_schedules_are_saved(algorithm, tmp_path):
     assert loaded.learning_rate(0.5) == 0.0005
     with th.no_grad():
         loaded.q_net.h_net.bias.fill_(2.0)
-    fractions = []
-
-    def watch(*_):
-        if "train/h_clip_fraction" in loaded.logger.name_to_value:
-            fractions.append(loaded.logger.name_to_value["train/h_clip_fraction"])
-        return True
-
-    loaded.learn(40, callback=watch)
+    lines = lines_of(loaded)
+    loaded.learn(40, callback=LogEveryNTimesteps(1))
+    fractions = [line["train/h_clip_fraction"] for line in lines if "train/h_clip_fraction" in line]
+    assert len(fractions) == 40 - 10 - 1, "one per update, of which the last comes after the last line"
     assert fractions[0] == 1.0, "|h| = 2 is beyond a threshold of 1"
     assert fractions[-1] == 0.0, "and within one of 3"
     assert loaded.policy.optimizer.param_groups[0]["lr"] == pytest.approx(0.0)

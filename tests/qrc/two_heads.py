@@ -70,7 +70,7 @@ def make_batch(batch_size: int = 16, seed: int = 0, reward_scale: float = 3.0) -
 
 def gradients(model: RobustQLearning, batch: ReplayBufferSamples) -> dict[str, th.Tensor]:
     """The gradient that the model's own update leaves, by parameter."""
-    model._compute_gradients(batch, model._update_settings())
+    model._compute_gradients(batch, model.update_settings())
     return {name: th.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.q_net.named_parameters()}
 
 

@@ -53,7 +53,7 @@ def test_a_target_network_takes_the_gradient_of_the_next_state_away(eta):
     """At θ̄ = θ the TD errors are the same, and only ∇V(s') differs."""
     batch = make_batch()
     plain, frozen = make(eta), make_model(SBEED, eta=eta, temperature=TEMPERATURE, target_update_interval=10)
-    terms = [model._loss(batch, model._update_settings()) for model in (plain, frozen)]
+    terms = [model.batch_loss(batch, model.update_settings()) for model in (plain, frozen)]
     th.testing.assert_close(terms[0].td_error, terms[1].td_error)
     assert terms[0].correction.any()
     assert not terms[1].correction.any()
@@ -110,7 +110,7 @@ def test_eta_one_with_h_zero_leaves_the_values_alone():
 def test_terminated_rows_do_not_see_the_next_state(eta, target):
     model, batch = make(eta, target), make_batch()
     ended = batch._replace(dones=th.ones_like(batch.dones))
-    assert not model._loss(ended, model._update_settings()).correction.any()
+    assert not model.batch_loss(ended, model.update_settings()).correction.any()
     elsewhere = ended._replace(next_observations=ended.next_observations + 5.0)
     assert_close(gradients(model, ended), gradients(model, elsewhere))
     assert (gradients(model, batch)["h_net.weight"] != gradients(model, ended)["h_net.weight"]).any()
@@ -139,7 +139,7 @@ def test_batches_as_wide_as_the_network_are_the_mean_of_their_rows(batch_size, t
         for i in range(batch_size)
     ]
     assert_close(gradients(model, batch), {name: sum(r[name] for r in rows) / batch_size for name in rows[0]})
-    terms = model._loss(batch, model._update_settings())
+    terms = model.batch_loss(batch, model.update_settings())
     assert all(x.shape == (batch_size, 1) for x in terms[1:5])
     assert terms.action_values.shape == (batch_size, N_ACTIONS)
 

@@ -85,7 +85,7 @@ class Tables:
         return float(loss), found["q_net.0.weight"].numpy().T.ravel()
 
     def td_errors(self) -> np.ndarray:
-        terms = self.model._loss(self.rows, self.model._update_settings())
+        terms = self.model.batch_loss(self.rows, self.model.update_settings())
         return terms.td_error.numpy().reshape(self.mdp.successors.shape)
 
     def solve(self) -> np.ndarray:

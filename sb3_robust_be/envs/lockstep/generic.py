@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+
+from sb3_robust_be.messages import warn
 
 from . import batches
 from .base import STEP, LockstepEnv
@@ -133,11 +134,10 @@ class GenericEnv(LockstepEnv):
         self.restarted = tuple(member for member in np.flatnonzero(~same).tolist() if member not in self._stopped)
         self._begin_next(self.restarted, self._observations)
         if self.restarted:
-            warnings.warn(
+            warn(
                 f"{self._name} is not deterministic in its seed: with the same seed and actions, the unfinished "
                 f"episodes of the members {self.restarted} go otherwise than before they were saved. These members "
-                "begin a new episode; draw all random numbers from the environment's np_random to avoid this",
-                stacklevel=3,
+                "begin a new episode; draw all random numbers from the environment's np_random to avoid this"
             )
 
     def _replay(self, member: int, actions: np.ndarray, shown: Observation) -> None:
@@ -165,6 +165,4 @@ class GenericEnv(LockstepEnv):
             except Exception as error:
                 failures.append(f"member {member}: {failure_of('close() of its environment', error).reason}")
         if failures:
-            warnings.warn(
-                f"{len(failures)} of {len(self._envs)} environments could not be closed. {failures[0]}", stacklevel=2
-            )
+            warn(f"{len(failures)} of {len(self._envs)} environments could not be closed. {failures[0]}")
