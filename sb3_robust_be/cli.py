@@ -33,7 +33,9 @@ COMMANDS = {
     "train": Command("sb3_robust_be.zoo:train", "train an agent with its shipped configuration (rl_zoo3's train)"),
     "enjoy": Command("sb3_robust_be.zoo:enjoy", "watch a trained agent and print its returns (rl_zoo3's enjoy)"),
     "tune": Command("sb3_robust_be.zoo:tune", "search the arguments that matter (rl_zoo3's train -optimize)"),
-    "linear": Command("sb3_robust_be.linear.cli:main", "linear prediction: exact fixed points, sweeps over step sizes"),
+    "linear": Command(
+        "sb3_robust_be.linear.linear_command:main", "linear prediction: exact fixed points, sweeps over step sizes"
+    ),
     "benchmark": Command(
         "sb3_robust_be.benchmark:main", "time our algorithms, or populations, against DQN, in turn in one process"
     ),

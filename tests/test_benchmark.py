@@ -9,7 +9,8 @@ import pytest
 from stable_baselines3 import DQN
 
 from sb3_robust_be import QRC, QRCHuber
-from sb3_robust_be.benchmark import main, population
+from sb3_robust_be.benchmark import main
+from sb3_robust_be.benchmark import population_benchmark as population
 from sb3_robust_be.benchmark import single as benchmark
 from sb3_robust_be.benchmark.breakdown import PARTS, time_per_part
 

@@ -9,7 +9,7 @@ def main(argv: list[str]) -> int:
     :return: The exit code.
     """
     if argv[:1] == ["population"]:
-        from sb3_robust_be.benchmark import population
+        from sb3_robust_be.benchmark import population_benchmark as population
 
         return population.main(argv[1:])
     from sb3_robust_be.benchmark import single

@@ -15,7 +15,7 @@ from sb3_robust_be.evaluation.comparisons import Comparison, mann_whitney, welch
 from sb3_robust_be.evaluation.failures import failed_difference, failed_fraction
 from sb3_robust_be.evaluation.intervals import Interval
 from sb3_robust_be.evaluation.pairs import bootstrap_t, paired_t, signed_rank
-from sb3_robust_be.evaluation.validation import N_RESAMPLES, check_choice, check_generator, check_level, strata
+from sb3_robust_be.evaluation.sample_checks import N_RESAMPLES, check_choice, check_generator, check_level, strata
 from sb3_robust_be.evaluation.verdicts import Verdict, attainable_p, decide
 
 COMPARISONS: tuple[str, ...] = ("welch", "paired", "signed-rank", "bootstrap-t", "rank")

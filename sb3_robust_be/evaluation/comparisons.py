@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from sb3_robust_be.evaluation.bootstrap import bootstrap_samples
 from sb3_robust_be.evaluation.intervals import Interval
-from sb3_robust_be.evaluation.validation import (
+from sb3_robust_be.evaluation.sample_checks import (
     N_RESAMPLES,
     Floats,
     check_level,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sb3_robust_be.evaluation.comparisons import Comparison
 from sb3_robust_be.evaluation.intervals import Interval
-from sb3_robust_be.evaluation.validation import check_choice, check_level
+from sb3_robust_be.evaluation.sample_checks import check_choice, check_level
 
 Flags = NDArray[np.bool_]
 #: scipy's names of Wilson's score interval and of Clopper and Pearson's.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sb3_robust_be.evaluation.validation import Floats, check_count, check_generator, sample
+from sb3_robust_be.evaluation.sample_checks import Floats, check_count, check_generator, sample
 
 Indices = list[int]
 

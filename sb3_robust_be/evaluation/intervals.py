@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from sb3_robust_be.evaluation.validation import check_level, sample
+from sb3_robust_be.evaluation.sample_checks import check_level, sample
 
 
 @dataclass(frozen=True)

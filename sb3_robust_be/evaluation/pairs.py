@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from sb3_robust_be.evaluation.comparisons import Comparison, constant, unknown
 from sb3_robust_be.evaluation.intervals import Interval, t_interval
-from sb3_robust_be.evaluation.validation import (
+from sb3_robust_be.evaluation.sample_checks import (
     N_RESAMPLES,
     Floats,
     check_count,

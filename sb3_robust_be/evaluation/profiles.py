@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from sb3_robust_be.evaluation.bootstrap import Band, bootstrap_samples, mean_band
 from sb3_robust_be.evaluation.intervals import Interval
-from sb3_robust_be.evaluation.validation import N_RESAMPLES, Floats, check_choice, check_level, sample, strata
+from sb3_robust_be.evaluation.sample_checks import N_RESAMPLES, Floats, check_choice, check_level, sample, strata
 
 #: Returns by algorithm and game, each of shape (runs,).
 Runs = Mapping[str, Mapping[str, ArrayLike]]

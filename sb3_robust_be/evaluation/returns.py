@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sb3_robust_be.evaluation.validation import Floats, check_count
+from sb3_robust_be.evaluation.sample_checks import Floats, check_count
 
 
 class CountedEpisodes(NamedTuple):

@@ -15,7 +15,7 @@ from sb3_robust_be.evaluation.comparisons import Comparison
 from sb3_robust_be.evaluation.hartigan import dip, dip_null
 from sb3_robust_be.evaluation.intervals import Interval, worst_decile_mean
 from sb3_robust_be.evaluation.profiles import dkw_width
-from sb3_robust_be.evaluation.validation import (
+from sb3_robust_be.evaluation.sample_checks import (
     N_RESAMPLES,
     Floats,
     check_choice,

@@ -14,7 +14,7 @@ from typing import Any
 
 from sb3_robust_be.evaluation.comparisons import Comparison
 from sb3_robust_be.evaluation.intervals import Interval
-from sb3_robust_be.evaluation.validation import check_choice
+from sb3_robust_be.evaluation.sample_checks import check_choice
 
 SIDES: tuple[str, ...] = ("above", "below")
 _EXACT_LEVEL = 0.95  # that of what has no error; any would do

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sb3_robust_be.linear.array_checks import PROBABILITY_TOLERANCE, check_column_rank, check_distribution, finite
 from sb3_robust_be.linear.transitions import Transitions, tabulate
-from sb3_robust_be.linear.validation import PROBABILITY_TOLERANCE, check_column_rank, check_distribution, finite
 
 Floats = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ import torch as th
 from sb3_robust_be.envs.lockstep import Observation, batches
 from sb3_robust_be.population.adam import AdamSettings, adam_direction
 from sb3_robust_be.population.baseline import Agent
-from sb3_robust_be.population.functions import MemberFunctions, Tensors
 from sb3_robust_be.population.graphs import Function, trace
+from sb3_robust_be.population.member_functions import MemberFunctions, Tensors
 from sb3_robust_be.population.stacked import Layout, check_stackable
 
 # As torch's clip_grad_norm_.

@@ -22,9 +22,9 @@ from sb3_robust_be.messages import warn
 from sb3_robust_be.population import members as m
 from sb3_robust_be.population import storage
 from sb3_robust_be.population.encoding import Encoding
+from sb3_robust_be.population.episode_log import Episodes, Unfinished
 from sb3_robust_be.population.export import single_agent
 from sb3_robust_be.population.members import Member
-from sb3_robust_be.population.returns import Episodes, Unfinished
 from sb3_robust_be.population.trainer import DIVERGED, Trainer
 from sb3_robust_be.qrc.validation import check_count
 from sb3_robust_be.system import ctrl_c_later

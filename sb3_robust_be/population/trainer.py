@@ -16,10 +16,10 @@ from sb3_robust_be.envs.lockstep import Failure, LockstepEnv
 from sb3_robust_be.population.acting import Exploration
 from sb3_robust_be.population.baseline import Agent
 from sb3_robust_be.population.encoding import Encoding, stored_space
+from sb3_robust_be.population.episode_log import EpisodeLog
 from sb3_robust_be.population.learner import Learner
 from sb3_robust_be.population.randomness import Uniforms
 from sb3_robust_be.population.replay import Replay
-from sb3_robust_be.population.returns import EpisodeLog
 
 DIVERGED = Failure("its values became infinite or NaN. A smaller learning_rate often helps.")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from sb3_robust_be.messages import warn
 from sb3_robust_be.runner.specs import read_json
 from sb3_robust_be.runner.store import FAILED, FINGERPRINT, RUNS, run_state
 from sb3_robust_be.runner.units import RunnerError
@@ -55,10 +55,9 @@ def check_unchanged(root: Path, fingerprints: Mapping[str, Fingerprint]) -> None
             f"{'; '.join(shown)}. The two are not to be averaged."
         )
     if unknown:
-        warnings.warn(
+        warn(
             f"{root} holds finished runs of an earlier version, which did not note what environment made them. They "
-            "are used as they are; whether the environment is still the same cannot be checked.",
-            stacklevel=2,
+            "are used as they are; whether the environment is still the same cannot be checked."
         )
 
 

@@ -22,7 +22,7 @@ from sb3_robust_be.evaluation import (
     worst_decile_mean,
 )
 from sb3_robust_be.evaluation.bootstrap import METHODS
-from sb3_robust_be.evaluation.validation import generator_argument
+from sb3_robust_be.evaluation.sample_checks import generator_argument
 
 
 def rng(seed=0):

@@ -10,7 +10,8 @@ import pytest
 from made_rows import made_rows
 
 from sb3_robust_be.evaluation import Outcome
-from sb3_robust_be.experiments.declared import fixed_points, load_declared
+from sb3_robust_be.experiments.declared import fixed_points_of_objectives as fixed_points
+from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.experiment import SCALES, Results, distinct_specs
 from sb3_robust_be.experiments.linear.exact_runs import Target, solve_spec, surface_spec
 from sb3_robust_be.experiments.linear.prediction_problems import Case, build, uniform_relu_features

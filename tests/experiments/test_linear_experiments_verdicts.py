@@ -6,8 +6,10 @@ import scipy
 
 from sb3_robust_be.evaluation import Outcome
 from sb3_robust_be.evaluation.paired_errors import geometric_mean, lower, lower_ratio
-from sb3_robust_be.experiments.declared import fixed_points, objectives, projected_losses
+from sb3_robust_be.experiments.declared import fixed_points_of_objectives as fixed_points
+from sb3_robust_be.experiments.declared import objectives_over_weight as objectives
 from sb3_robust_be.experiments.declared import projected_fixed_points as projected
+from sb3_robust_be.experiments.declared import projected_losses
 
 HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
 

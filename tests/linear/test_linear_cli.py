@@ -8,8 +8,9 @@ import sys
 import numpy as np
 import pytest
 
-from sb3_robust_be.linear import PROBLEMS, Problem, get, msve, solve, tables
-from sb3_robust_be.linear.cli import main
+from sb3_robust_be.linear import PROBLEMS, Problem, get, msve, solve
+from sb3_robust_be.linear import text_tables as tables
+from sb3_robust_be.linear.linear_command import main
 from sb3_robust_be.linear.picture import curves
 
 SMALL_SWEEP = ["--seeds", "2", "--steps", "200", "--evaluations", "4", "--alphas", "0.01", "0.5", "--etas", "0.5", "1"]
@@ -120,7 +121,7 @@ def test_unsolvable_td_is_a_note(capsys, monkeypatch):
     singular = Problem.from_chain(
         [[0.0, 1.0], [0.0, 0.0]], [1.0, 0.0], 0.9, [[1.0], [2.0]], d=[5 / 6, 1 / 6], name="odd"
     )
-    monkeypatch.setattr("sb3_robust_be.linear.cli.get", lambda name: singular)
+    monkeypatch.setattr("sb3_robust_be.linear.linear_command.get", lambda name: singular)
     assert main(["solve", "odd", "--objective", "td", "msbe"]) == 0
     out, err = capsys.readouterr()
     assert "TD fixed point does not exist" in err

@@ -15,8 +15,8 @@ from stable_baselines3.common.monitor import Monitor
 from sb3_robust_be.envs.lockstep import batches
 from sb3_robust_be.evaluation.returns import per_step_returns
 from sb3_robust_be.population import replay as replay_module
+from sb3_robust_be.population.episode_log import EpisodeLog
 from sb3_robust_be.population.replay import Replay, available_memory, nested
-from sb3_robust_be.population.returns import EpisodeLog
 
 CPU = th.device("cpu")
 SCALARS = ("actions", "rewards", "dones")

@@ -13,9 +13,9 @@ import gymnasium as gym
 from .base import LockstepEnv, Step, episode_seed
 from .batches import Observation
 from .classic_control import Acrobot, CartPole, MountainCar
-from .cliff_world import CliffWorld
-from .failures import Failure
+from .cliff_world_batch import CliffWorld
 from .generic import GenericEnv
+from .member_failures import Failure
 from .vectorised import VectorisedEnv
 
 __all__ = ["Failure", "LockstepEnv", "Observation", "Step", "episode_seed", "make_lockstep"]

@@ -12,7 +12,7 @@ from gymnasium.spaces import Discrete
 
 from . import batches
 from .batches import Observation
-from .failures import Failure, failure_of, find_bad_observations, find_bad_rewards
+from .member_failures import Failure, failure_of, find_bad_observations, find_bad_rewards
 
 __all__ = ["LockstepEnv", "Step", "episode_seed"]
 

@@ -13,7 +13,7 @@ from sb3_robust_be.messages import warn
 from . import batches
 from .base import STEP, LockstepEnv
 from .batches import Observation
-from .failures import Failure, failure_of
+from .member_failures import Failure, failure_of
 
 __all__ = ["GenericEnv"]
 

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +14,7 @@ import numpy as np
 from sb3_robust_be.evaluation import area_under_curve, binned_curve, final_performance, with_unfinished
 from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.experiments.experiment import Results
+from sb3_robust_be.messages import warn
 from sb3_robust_be.runner.specs import Spec
 from sb3_robust_be.runner.writer import RunWriter
 from sb3_robust_be.system import StoreError, write_atomically
@@ -185,7 +185,7 @@ def train_single(specs: Sequence[Spec], writers: Sequence[RunWriter], report_pro
             if writer.ended is None:
                 writer.fail(error)
             else:  # It is done: this is the environment's that was to be closed.
-                warnings.warn(f"{spec['env']}, seed {spec['seed']}: {error!r} after the training.", stacklevel=2)
+                warn(f"{spec['env']}, seed {spec['seed']}: {error!r} after the training.")
 
 
 def _train_one(spec: Spec, writer: RunWriter, report_progress: ReportProgress) -> None:

@@ -8,8 +8,8 @@ from sb3_robust_be.experiments.experiment import Experiment
 from sb3_robust_be.messages import did_you_mean
 
 _HOMES = {
-    "objectives": "objectives",
-    "fixed-points": "fixed_points",
+    "objectives": "objectives_over_weight",
+    "fixed-points": "fixed_points_of_objectives",
     "projected-fixed-points": "projected_fixed_points",
     "projected-losses": "projected_losses",
     "prediction": "prediction",

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from sb3_robust_be.linear import tables
+from sb3_robust_be.linear import text_tables as tables
 from sb3_robust_be.linear.catalogue import PROBLEMS, get
 from sb3_robust_be.linear.features import widened_basis
 from sb3_robust_be.linear.fixed_points import OBJECTIVES, least_value_errors, solve
