@@ -1,28 +1,44 @@
-"""Experiments: their runs as data, a folder of files as the truth, and a runner for any engine.
+"""The paper's experiments, those of ours, and your own: declared data, a plan of runs, a table of rows, an analysis.
 
-A run is a spec, a JSON-able dict that says everything about it, with ``"function": "module:function"`` naming what
-executes it. A unit is a list of runs that one worker executes in one go. :func:`run_units` executes what is not done.
+>>> from sb3_robust_be.experiments import Experiment, run, report
+>>> ran = run("control", scale="smoke", out="experiments")    # doctest: +SKIP
+>>> page = report("control", scale="smoke", out="experiments")    # doctest: +SKIP
+
+What executes the runs is :mod:`sb3_robust_be.runner`, whose names are here as well, as they were in version 0.1.
 """
 
-from sb3_robust_be.runner.provenance import ChangedError, Fingerprint
-from sb3_robust_be.runner.run import Summary, run_units
-from sb3_robust_be.runner.specs import Spec, run_id
-from sb3_robust_be.runner.store import (
+from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Results, Run
+from sb3_robust_be.experiments.reporting import report
+from sb3_robust_be.experiments.run_functions import run_units
+from sb3_robust_be.experiments.running import Ran, run
+from sb3_robust_be.runner import (
+    ChangedError,
     Counts,
+    Fingerprint,
+    RunFunction,
+    RunnerError,
+    RunWriter,
+    Spec,
+    StoreError,
+    Summary,
     load_arrays,
     load_failures,
     load_results,
     run_directory,
+    run_id,
     status,
 )
-from sb3_robust_be.runner.units import RunFunction, RunnerError
-from sb3_robust_be.runner.writer import RunWriter
-from sb3_robust_be.system import StoreError
 
 __all__ = [
+    "Analysis",
     "ChangedError",
     "Counts",
+    "Experiment",
     "Fingerprint",
+    "Ran",
+    "Reading",
+    "Results",
+    "Run",
     "RunFunction",
     "RunWriter",
     "RunnerError",
@@ -32,6 +48,8 @@ __all__ = [
     "load_arrays",
     "load_failures",
     "load_results",
+    "report",
+    "run",
     "run_directory",
     "run_id",
     "run_units",

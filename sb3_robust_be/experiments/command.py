@@ -6,26 +6,21 @@ import argparse
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from sb3_robust_be.experiments.declared import load_declared, names
-from sb3_robust_be.experiments.environments import check_environments
-from sb3_robust_be.experiments.experiment import SCALES, distinct_specs, name_of, without_rows
+from sb3_robust_be.experiments.experiment import SCALES
 from sb3_robust_be.experiments.find import (
     ALL,
     command_line,
-    ended,
     find,
     find_all,
     folder,
-    keep_known,
     results_in,
     stage_counts,
     stage_of,
 )
-from sb3_robust_be.experiments.options import RETRY, add_runner_options, execute, exit_code, start_fresh
-from sb3_robust_be.experiments.publish import load
+from sb3_robust_be.experiments.options import add_runner_options, execution_of, exit_code
 from sb3_robust_be.experiments.report_command import (
     DEFAULT_SCALE,
     add_publish_options,
@@ -33,9 +28,7 @@ from sb3_robust_be.experiments.report_command import (
     run_publish,
     run_report,
 )
-from sb3_robust_be.experiments.rows import Rows
-
-_SHOWN_FAILURES = 20
+from sb3_robust_be.experiments.running import run
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -67,43 +60,14 @@ def _show(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     experiment = find(args.name)
-    preset, out = experiment.preset(args.scale), folder(args.out, experiment, args.scale)
-    start_fresh(args, out)
-    if args.source:
-        keep_known(out, load(Path(args.source), experiment.name, args.scale))
-    results = results_in(out)
-    rows, failures = list(results.known), 0
-    # From the rows of finished rounds alone: shards then agree on what they share, whenever they are started.
-    while runs := without_rows(experiment.plan(preset, rows), rows):
-        specs = distinct_specs(runs)
-        if len(rows) == len(results.known):
-            experiment.check(preset)
-        check_environments(specs)
-        execute(specs, out, args)
-        if not ended(out, specs):
-            print("Other shards have runs left: run the same command again when they have ended, for what is next.")
-            return 0
-        found = experiment.rows_of(runs, results)
-        failures += _say_failures(found)
-        rows += found
-    print(f"{experiment.name} is complete in {out}.")
-    if failures:
-        print(RETRY)
+    how = dataclasses.asdict(execution_of(args))
+    ran = run(experiment, args.scale, args.out, source=args.source, **how)
+    if ran.left:
+        print("Other shards have runs left: run the same command again when they have ended, for what is next.")
+        return 0
+    print(f"{experiment.name} is complete in {folder(args.out, experiment, args.scale)}.")
     print(f"Next: {command_line('report', args, experiment)}")
-    return int(failures > 0)
-
-
-def _say_failures(rows: Rows) -> int:
-    """Print why runs have failed, each by its own name.
-
-    :return: How many.
-    """
-    failed = [f"{name_of(row)}: {row['failed']}" for row in rows if "failed" in row]
-    for line in failed[:_SHOWN_FAILURES]:
-        print(line)
-    if (more := len(failed) - _SHOWN_FAILURES) > 0:
-        print(f"{more} more runs have failed: the report lists all.")
-    return len(failed)
+    return int(ran.failed > 0)
 
 
 def _status(args: argparse.Namespace) -> int:
@@ -136,11 +100,11 @@ def _parser() -> argparse.ArgumentParser:
 
     command("list", _list, "the experiments")
     command("show", _show, "claims, readings and size of one")
-    run = command("run", _run, "make the runs that are not done")
-    run.add_argument(
+    making = command("run", _run, "make the runs that are not done")
+    making.add_argument(
         "--from", dest="source", metavar="FOLDER", help="go on from the rows of a table that `publish` wrote there"
     )
-    add_runner_options(run)
+    add_runner_options(making)
     command("status", _status, "how many runs are done, of NAME or of all")
     add_report_options(
         command("report", run_report, "figures, tables and verdicts; NAME may be `all`, which also makes an index")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sb3_robust_be.experiments.fingerprint import fingerprints_of
 from sb3_robust_be.experiments.population_units import make_units
@@ -17,6 +17,28 @@ from sb3_robust_be.runner.units import RunnerError
 from sb3_robust_be.system import available_cores
 
 _PROCESSES_PER_SHARD = 4
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How runs are executed; see :func:`sb3_robust_be.runner.run_units`.
+
+    :param jobs: Processes; ``None``: one per core.
+    :param executor: ``"serial"``, ``"dask://HOST:PORT"`` or ``"module:factory"``; ``None``: processes.
+    :param shard: ``"i/n"``: only this part of the runs.
+    :param retry_failed: Execute runs again that have failed.
+    :param fresh: Make all runs anew; the folder of earlier ones is kept, renamed.
+    :param progress: Show progress.
+    """
+
+    jobs: int | None = None
+    executor: str | None = None
+    shard: str | None = None
+    retry_failed: bool = False
+    fresh: bool = False
+    progress: bool = True
+
+
 RETRY = "Failed runs are tried again with --retry-failed, or when the environment or a version has changed."
 """Said where failures are printed"""
 
@@ -40,30 +62,37 @@ def add_runner_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--quiet", action="store_true", help="show no progress")
 
 
-def number_of_jobs(args: argparse.Namespace) -> int:
+def execution_of(args: argparse.Namespace) -> Execution:
     """
     :param args: Of a parser with :func:`add_runner_options`.
+    """
+    return Execution(args.jobs, args.executor, args.shard, args.retry_failed, args.fresh, not args.quiet)
+
+
+def number_of_jobs(how: Execution) -> int:
+    """
+    :param how: The runs are executed.
     :return: Processes to make units for. With shards it depends on their number alone: every machine must find the
         same units.
     """
-    if args.shard is not None:
-        shards = args.shard.rpartition("/")[2]
+    if how.shard is not None:
+        shards = how.shard.rpartition("/")[2]
         return _PROCESSES_PER_SHARD * int(shards) if shards.isdigit() else 1
-    return 1 if args.executor == "serial" else int(args.jobs or available_cores())
+    return 1 if how.executor == "serial" else int(how.jobs or available_cores())
 
 
-def start_fresh(args: argparse.Namespace, out: Path) -> None:
+def start_fresh(how: Execution, out: Path) -> None:
     """Do what ``--fresh`` asks for, if it is given.
 
-    :param args: Of a parser with :func:`add_runner_options`.
+    :param how: The runs are executed.
     :param out: The folder of the runs.
     :raises ValueError: With ``--shard``: another one may have begun.
     """
-    if not args.fresh:
+    if not how.fresh:
         return
-    if args.shard is not None:
+    if how.shard is not None:
         raise ValueError(
-            f"--fresh with --shard {args.shard} would rename the folder of the other shards; rename {out} once, or "
+            f"--fresh with --shard {how.shard} would rename the folder of the other shards; rename {out} once, or "
             "give another --out."
         )
     kept = set_aside(out)
@@ -71,40 +100,29 @@ def start_fresh(args: argparse.Namespace, out: Path) -> None:
         print(f"The earlier runs are kept in {kept}. After an interruption, leave --fresh out to continue.")
 
 
-def execute(specs: Sequence[Spec], out: Path, args: argparse.Namespace) -> None:
+def execute(specs: Sequence[Spec], out: Path, how: Execution) -> None:
     """Make the runs that are not done.
 
     :param specs: Of the runs.
     :param out: Their folder.
-    :param args: Of a parser with :func:`add_runner_options`.
+    :param how: They are executed.
     :raises RunnerError: Where finished runs were made by something else, among other reasons.
     """
-    units = make_units(specs, number_of_jobs(args))
     try:
         run_units(
-            units,
+            make_units(specs, number_of_jobs(how)),
             out,
             fingerprints=fingerprints_of(specs),
-            **runner_options(args),
+            jobs=how.jobs,
+            executor=how.executor,
+            shard=how.shard,
+            retry_failed=how.retry_failed,
+            progress=how.progress,
         )
     except ChangedError as error:
         raise RunnerError(
             f"{error} Give --fresh to make all runs anew and keep these under another name, or another --out."
         ) from error
-
-
-def runner_options(args: argparse.Namespace) -> dict[str, Any]:
-    """
-    :param args: Of a parser with :func:`add_runner_options`.
-    :return: Keyword arguments of :func:`~sb3_robust_be.runner.run.run_units`.
-    """
-    return {
-        "jobs": args.jobs,
-        "executor": args.executor,
-        "shard": args.shard,
-        "retry_failed": args.retry_failed,
-        "progress": not args.quiet,
-    }
 
 
 def exit_code(program: str, work: Callable[[], int]) -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sb3_robust_be import report
-from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.find import (
     ALL,
     collected,
@@ -21,8 +20,8 @@ from sb3_robust_be.experiments.find import (
     folder,
     results_in,
 )
-from sb3_robust_be.experiments.publish import FOLDER, load, publish, published
-from sb3_robust_be.experiments.reporting import make_report
+from sb3_robust_be.experiments.publish import FOLDER, publish, published
+from sb3_robust_be.experiments.reporting import make_report, report_folder, rows_of_all_runs
 from sb3_robust_be.report import Report
 from sb3_robust_be.system import available_cores
 
@@ -98,14 +97,10 @@ def make_page(job: Job) -> Page:
     :return: The page's path or its Markdown, or how many runs are missing.
     """
     experiment, scale = find(job.name), job.scale
-    where = job.source or job.out
     run = f"sb3-robust-be experiment run {job.name} --scale {scale}"
     if job.source is None:
         run = f"{run} --out {job.out}"
-        results = results_in(folder(job.out, experiment, scale))
-    else:
-        results = Results(where, load(Path(where), experiment.name, scale))
-    rows, missing = collected(experiment, scale, results)
+    rows, missing = rows_of_all_runs(experiment, scale, job.out, job.source)
     if missing:
         again = run if job.source is None else f"{run} --from {job.source}"
         return Page(f"{experiment.name} has at least {len(missing)} runs left at scale {scale}: {again}", None)
@@ -139,7 +134,7 @@ def _jobs(args: argparse.Namespace) -> list[Job]:
 
 
 def _folder(job: Job) -> Path:
-    return Path(job.out) / f"reports-{job.scale}{'' if job.source is None else '-published'}"
+    return report_folder(job.out, job.scale, job.source)
 
 
 def run_publish(args: argparse.Namespace) -> int:

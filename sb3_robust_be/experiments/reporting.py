@@ -2,9 +2,63 @@
 
 from __future__ import annotations
 
-from sb3_robust_be.experiments.experiment import Experiment, name_of
-from sb3_robust_be.experiments.rows import Rows
+from pathlib import Path
+
+from sb3_robust_be import report as pages
+from sb3_robust_be.experiments.experiment import Experiment, Results, Run, name_of
+from sb3_robust_be.experiments.find import collected, find, folder, results_in
+from sb3_robust_be.experiments.publish import load
+from sb3_robust_be.experiments.rows import Row, Rows
 from sb3_robust_be.report import Report
+
+
+def report(
+    experiment: str | Experiment,
+    scale: str = "laptop",
+    out: str | Path = "experiments",
+    *,
+    source: str | Path | None = None,
+) -> Path:
+    """Write the page of an experiment: ``sb3-robust-be experiment report`` from Python.
+
+    :param experiment: Itself, its name, or the path of a Python or YAML file.
+    :param scale: Of its presets.
+    :param out: The folder of all experiments; the page goes into a folder of reports there.
+    :param source: A folder of published tables to make it from; ``None``: from the runs in ``out``.
+    :return: The page's path.
+    :raises ValueError: If runs are missing.
+    """
+    found = experiment if isinstance(experiment, Experiment) else find(experiment)
+    rows, missing = rows_of_all_runs(found, scale, out, source)
+    if missing:
+        raise ValueError(f"{found.name} has at least {len(missing)} runs left at scale {scale}; run it first.")
+    page = make_report(found, scale, rows, f"sb3-robust-be experiment run {found.name} --scale {scale}")
+    return pages.write(page, report_folder(out, scale, source))
+
+
+def rows_of_all_runs(
+    experiment: Experiment, scale: str, out: str | Path, source: str | Path | None
+) -> tuple[list[Row], list[Run]]:
+    """
+    :param experiment: Any.
+    :param scale: Of its presets.
+    :param out: The folder of all experiments.
+    :param source: A folder of published tables; ``None``: the runs in ``out``.
+    :return: The rows, and the runs that have none.
+    """
+    if source is None:
+        return collected(experiment, scale, results_in(folder(out, experiment, scale)))
+    return collected(experiment, scale, Results(source, load(Path(source), experiment.name, scale)))
+
+
+def report_folder(out: str | Path, scale: str, source: str | Path | None) -> Path:
+    """
+    :param out: The folder of all experiments.
+    :param scale: Of their presets.
+    :param source: A folder of published tables; ``None``: the runs in ``out``.
+    :return: Where the pages go.
+    """
+    return Path(out) / f"reports-{scale}{'' if source is None else '-published'}"
 
 
 def make_report(experiment: Experiment, scale: str, rows: Rows, command: str) -> Report:

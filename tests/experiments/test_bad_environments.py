@@ -7,10 +7,11 @@ import re
 import gymnasium as gym
 import numpy as np
 import pytest
+from run_results import load_finals
 
 from sb3_robust_be import cli
 from sb3_robust_be.envs.lockstep import episode_seed
-from sb3_robust_be.experiments.control.training import POPULATION, SINGLE, control_spec, load_finals
+from sb3_robust_be.experiments.control.training import POPULATION, SINGLE, control_spec
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.run_functions import run_units
 

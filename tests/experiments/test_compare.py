@@ -9,15 +9,18 @@ import re
 import numpy as np
 import pytest
 from matplotlib import image
+from run_results import compared_spec
 
 from sb3_robust_be import cli
 from sb3_robust_be.evaluation import Interval
 from sb3_robust_be.experiments.compare import compare_command as command
-from sb3_robust_be.experiments.compare.setup import SELECTION_SEEDS, check_algorithms, look_at, make_specs
+from sb3_robust_be.experiments.compare.comparison import check_algorithms, look_at, make_preset
 from sb3_robust_be.experiments.compare.summary import Row, as_text, summarise, verdict
+from sb3_robust_be.experiments.control.preset import plan
 from sb3_robust_be.experiments.control.training import POPULATION, SINGLE
 from sb3_robust_be.runner.specs import loads
 
+SELECTION_SEEDS = range(10_000, 10_010)
 SMALL = ["--seeds", "3", "--steps", "300", "--net-arch", "8", "--executor", "serial", "--quiet"]
 
 
@@ -118,9 +121,11 @@ def test_failed_runs_are_reported_and_count(tmp_path, capsys, monkeypatch):
 def test_the_papers_domains_have_the_papers_settings():
     setup = look_at("RobustBE/MountainCar1000-v0", None)
     assert (setup.domain.net_arch, setup.domain.buffer_size, setup.stacked) == ((32, 32), 4_000, True)
-    (spec,) = make_specs(setup, "qrc_huber", [0.5], [7], 10)
+    runs = plan(make_preset(setup, ["qrc_huber"], 2, 10, [0.5]), [])
+    assert [run.spec["seed"] for run in runs] == [0, 1]
+    spec = runs[1].spec
     assert spec["arguments"]["huber_threshold"] == 2.0
-    assert (spec["function"], spec["seed"], spec["steps"]) == (POPULATION, 7, 10)
+    assert (spec["function"], spec["steps"], spec["compile"]) == (POPULATION, 10, False)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +135,7 @@ def test_the_papers_domains_have_the_papers_settings():
 def test_other_environments(env, policy, stacked):
     setup = look_at(env, None)
     assert (setup.policy, setup.stacked) == (policy, stacked)
-    (spec,) = make_specs(setup, "dqn", [0.5], [7], 10)
-    assert spec["function"] == (POPULATION if stacked else SINGLE)
+    assert compared_spec(env, "dqn")["function"] == (POPULATION if stacked else SINGLE)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +153,7 @@ def test_images_get_the_network_that_cnn_policy_chooses(shape):
     name = f"Images{'x'.join(map(str, shape))}-v0"
     gym.register(name, Images, disable_env_checker=True)
     try:
-        (spec,) = make_specs(look_at(name, None), "dqn", [0.5], [7], 10)
+        spec = compared_spec(name, "dqn")
     finally:
         del gym.registry[name]
     small = "features_extractor_class" in spec["arguments"]["policy_kwargs"]
@@ -157,8 +161,9 @@ def test_images_get_the_network_that_cnn_policy_chooses(shape):
 
 
 def test_qrdqn_is_a_single_agent():
-    (spec,) = make_specs(look_at("CartPole-v1", None), "qrdqn", [0.5], [7], 10)
-    assert spec["function"] == SINGLE
+    spec = compared_spec("CartPole-v1", "qrdqn", 50_000)
+    assert (spec["function"], spec["compile"], spec["arguments"]["device"]) == (SINGLE, False, "cpu")
+    assert compared_spec("CartPole-v1", "dqn", 50_000)["compile"]
 
 
 @pytest.mark.parametrize("env", ["MinAtar/Breakout-v0", "SmallDict-v0"])
@@ -295,5 +300,5 @@ def test_algorithms_are_checked():
 
 
 def test_specs_are_json():
-    (spec,) = make_specs(look_at("MinAtar/Breakout-v0", None), "dqn", [0.5], [7], 10)
+    spec = compared_spec("MinAtar/Breakout-v0", "dqn")
     assert json.loads(json.dumps(spec)) == spec

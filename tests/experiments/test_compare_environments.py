@@ -14,7 +14,8 @@ import pytest
 from gymnasium import spaces
 
 from sb3_robust_be import cli
-from sb3_robust_be.experiments.compare.setup import look_at, make_specs
+from sb3_robust_be.experiments.compare.comparison import look_at, make_preset
+from sb3_robust_be.experiments.control.preset import plan
 
 ROOT = Path(__file__).parents[2]
 
@@ -113,10 +114,10 @@ def test_packages_are_in_the_runs_and_in_no_others(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     changing_envs.write(tmp_path, changing_envs.SOURCE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    (spec,) = make_specs(look_at("Walk-v0", None, ["walks"]), "qlc", [0.5], [7], 10)
+    (spec,) = (run.spec for run in plan(make_preset(look_at("Walk-v0", None, ["walks"]), ["qlc"], 1, 10, [0.5]), []))
     changing_envs.forget()
     assert spec["gym_packages"] == ["walks"]
-    (spec,) = make_specs(look_at("CartPole-v1", None), "qlc", [0.5], [7], 10)
+    (spec,) = (run.spec for run in plan(make_preset(look_at("CartPole-v1", None), ["qlc"], 1, 10, [0.5]), []))
     assert "gym_packages" not in spec
 
 

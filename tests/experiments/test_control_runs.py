@@ -6,11 +6,12 @@ import json
 
 import numpy as np
 import pytest
+from run_results import load_curves, load_finals
 from stable_baselines3.common.monitor import load_results as load_monitor
 
 from sb3_robust_be.evaluation import binned_curve, final_performance, lowest_for_failed, with_unfinished
 from sb3_robust_be.experiments.control.preset import settings_of
-from sb3_robust_be.experiments.control.training import SINGLE, control_spec, load_curves, load_finals
+from sb3_robust_be.experiments.control.training import SINGLE, control_spec
 from sb3_robust_be.experiments.environments import check_environments
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.population_units import make_units

@@ -9,22 +9,16 @@ import numpy as np
 import pytest
 import survival_env
 from made_rows import made_rows
+from run_results import load_curves, load_finals, load_unfinished
 from survival_env import ENDLESS, SurvivalEnv, drawn_lengths
 
 from sb3_robust_be import cli
 from sb3_robust_be.evaluation import per_step_returns
 from sb3_robust_be.experiments.compare.compare_picture import make_plots
-from sb3_robust_be.experiments.compare.setup import SELECTION_SEEDS
+from sb3_robust_be.experiments.compare.comparison import SELECTION_SEEDS
 from sb3_robust_be.experiments.control.control_analysis import control_analysis
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, plan, read
-from sb3_robust_be.experiments.control.training import (
-    POPULATION,
-    SINGLE,
-    control_spec,
-    load_curves,
-    load_finals,
-    load_unfinished,
-)
+from sb3_robust_be.experiments.control.training import POPULATION, SINGLE, control_spec
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.run_functions import run_units
 from sb3_robust_be.population import Population
@@ -194,7 +188,7 @@ def expected_final(seed):
 def test_survivors_are_the_best_seeds(compared):
     out, _ = compared
     every = list(runs_in(out))
-    assert len(every) == 2 * (SEEDS + 2 * len(SELECTION_SEEDS))
+    assert len(every) == 2 * (SEEDS + 2 * SELECTION_SEEDS)
     for spec, result in every:
         final, counts = expected_final(spec["seed"])
         assert (result["final"], result["unfinished"]) == (pytest.approx(final), counts)

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-from collections.abc import Sequence
 from pathlib import Path
 
-from sb3_robust_be.evaluation import lowest_for_failed
+import numpy as np
+
 from sb3_robust_be.experiments.compare.compare_picture import make_plots, stacked_png
-from sb3_robust_be.experiments.compare.setup import (
+from sb3_robust_be.experiments.compare.comparison import (
     ALGORITHMS,
     SELECTION_SEEDS,
     Setup,
     check_agents,
     check_algorithms,
     look_at,
-    make_specs,
+    make_preset,
 )
 from sb3_robust_be.experiments.compare.summary import as_text, footnotes, summarise, verdict
-from sb3_robust_be.experiments.control.training import load_curves, load_finals, load_unfinished
-from sb3_robust_be.experiments.experiment import Results
-from sb3_robust_be.experiments.options import RETRY, add_runner_options, execute, exit_code, start_fresh
+from sb3_robust_be.experiments.control.preset import ControlPreset, ControlResults, measure, plan, read
+from sb3_robust_be.experiments.control.yaml_file import analyse as control_analyse
+from sb3_robust_be.experiments.experiment import SELECTION, Experiment, Results
+from sb3_robust_be.experiments.options import add_runner_options, execution_of, exit_code, start_fresh
+from sb3_robust_be.experiments.rows import Row
+from sb3_robust_be.experiments.running import make_runs
 from sb3_robust_be.runner.specs import Spec
-from sb3_robust_be.runner.store import load_failures, run_directory, run_state, status
+from sb3_robust_be.runner.store import run_directory, run_state
 from sb3_robust_be.system import write_atomically
 
 DEFAULT_ALGORITHMS = "qlc,qrc_huber,dqn"
@@ -70,8 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[_rate(DEFAULT_RATE)],
         metavar="RATE",
-        help=f"several: each algorithm's best one over {len(SELECTION_SEEDS)} other seeds is used (default: "
-        f"{DEFAULT_RATE})",
+        help=f"several: each algorithm's best one over {SELECTION_SEEDS} other seeds is used (default: {DEFAULT_RATE})",
     )
     parser.add_argument("--net-arch", type=_positive, nargs="+", metavar="UNITS", help="hidden units (default: 64 64)")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="of the results (default: compare/ENV)")
@@ -97,49 +99,10 @@ def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str], Setup]:
     return args, algorithms, setup
 
 
-def _report_failures(out: Path, specs: Sequence[Spec]) -> None:
-    failures = load_failures(out, specs)
-    for spec, failure in zip(specs, failures, strict=True):
-        if failure is not None:
-            print(f"{spec['algorithm']}, seed {spec['seed']}: {failure['error']}")
-    if any(failures):
-        print(RETRY)
-
-
-def _run(args: argparse.Namespace, specs: list[Spec]) -> bool:
-    """Whether all of them have ended."""
-    execute(specs, args.out, args)
-    _report_failures(args.out, specs)
-    counts = status(args.out, specs)
-    left = counts.running + counts.left
-    if left:
-        print(f"{left} runs of other shards are left: the same command goes on when they have ended.")
-    return left == 0
-
-
-def _choose_rates(args: argparse.Namespace, algorithms: list[str], setup: Setup) -> dict[str, float] | None:
-    """Each algorithm's best step size on seeds that are not reported; ``None`` while runs are left."""
-    rates = args.learning_rates
-    if len(rates) == 1:
-        return dict.fromkeys(algorithms, rates[0])
-    print(f"Choosing step sizes on {len(SELECTION_SEEDS)} seeds that are not reported.")
-    specs = {
-        (name, rate): make_specs(setup, name, [rate], SELECTION_SEEDS, args.steps)
-        for name in algorithms
-        for rate in rates
-    }
-    if not _run(args, [spec for own in specs.values() for spec in own]):
-        return None
-    finals = lowest_for_failed({str(key): load_finals(Results(args.out), own) for key, own in specs.items()})
-    means = {key: x.mean() for key, x in finals.items()}
-    return {name: max((means[str((name, rate))], rate) for rate in rates)[1] for name in algorithms}
-
-
-def _check_agents(args: argparse.Namespace, algorithms: list[str], setup: Setup) -> None:
-    """Of the algorithms that have not begun: those that have were checked then."""
-    seed = SELECTION_SEEDS[0] if len(args.learning_rates) > 1 else 0
-    first = [make_specs(setup, name, args.learning_rates[:1], [seed], args.steps)[0] for name in algorithms]
-    check_agents([spec for spec in first if run_state(run_directory(args.out, spec)) == "left"])
+def _first_runs(args: argparse.Namespace, preset: ControlPreset) -> list[Spec]:
+    """A run of each algorithm that has not begun: those that have were checked then."""
+    first = {run.names["contender"]: run.spec for run in reversed(plan(preset, []))}
+    return [spec for spec in first.values() if run_state(run_directory(args.out, spec)) == "left"]
 
 
 def main(argv: list[str]) -> int:
@@ -152,24 +115,52 @@ def main(argv: list[str]) -> int:
 
 
 def _compare(args: argparse.Namespace, algorithms: list[str], setup: Setup) -> int:
-    start_fresh(args, args.out)
-    _check_agents(args, algorithms, setup)
-    rates = _choose_rates(args, algorithms, setup)
-    if rates is None:
+    how = execution_of(args)
+    start_fresh(how, args.out)
+    preset = make_preset(setup, algorithms, args.seeds, args.steps, args.learning_rates)
+    comparison = Experiment(
+        name="compare",
+        figure="your own",
+        summary=f"{', '.join(algorithms)} on {args.env}",
+        claims=(),
+        presets={},
+        plan=plan,
+        measure=measure,
+        analyse=control_analyse,
+        check=lambda preset: check_agents(_first_runs(args, preset)),
+    )
+    ran = make_runs(
+        comparison,
+        preset,
+        Results(args.out),
+        how,
+        named=lambda row: f"{row['contender']}, seed {row['seed']}",
+        before_round=_say_what_is_chosen,
+    )
+    if ran.left:
+        print(f"{ran.left} runs of other shards are left: the same command goes on when they have ended.")
         return 0
-    specs = {name: make_specs(setup, name, [rates[name]], range(args.seeds), args.steps) for name in algorithms}
-    if not _run(args, [spec for own in specs.values() for spec in own]):
-        return 0
-    finals = {name: load_finals(Results(args.out), own) for name, own in specs.items()}
-    unfinished = {name: load_unfinished(Results(args.out), own) for name, own in specs.items()}
+    return _say_what_is_found(args, read(preset, ran.rows))
+
+
+def _say_what_is_chosen(names: list[Row]) -> None:
+    if names[0]["stage"] == SELECTION:
+        print(f"Choosing step sizes on {SELECTION_SEEDS} seeds that are not reported.")
+
+
+def _say_what_is_found(args: argparse.Namespace, results: ControlResults) -> int:
+    (finals,) = results.finals.values()
+    (curves,) = results.curves.values()
+    rates = {label: setting["learning_rate"] for (_, label), setting in results.settings.items()}
+    unfinished = {
+        label: np.array([bool(row.get("unfinished")) for row in own]) for (_, label), own in results.reported.items()
+    }
     rows = summarise(finals, rates, args.baseline, unfinished)
     print(f"\nReturn per step over the last quarter of {args.steps} steps on {args.env}:\n")
     print(as_text(rows, args.baseline))
     for note in footnotes(rows):
         print(note)
-    sentence = verdict(rows, finals, args.env)
-    print(f"\n{sentence}\n")
-    curves = {name: load_curves(Results(args.out), own) for name, own in specs.items()}
+    print(f"\n{verdict(rows, finals, args.env)}\n")
     plots = make_plots(args.env, finals, curves, args.steps)
     picture = args.out / "compare.png"
     write_atomically(picture, stacked_png(plots))

@@ -16,6 +16,8 @@ from sb3_robust_be.experiments.control.training import CURVE_POINTS, POPULATION,
 from sb3_robust_be.experiments.experiment import REPORTED, SELECTION, Results, Run
 from sb3_robust_be.experiments.rows import Row, Rows, key_of, rounded
 
+SINGLE_AGENTS_ONLY = ("qrdqn",)
+"""Algorithms that populations do not have"""
 # Seeds that choose settings are never reported.
 FIRST_SELECTION_SEED = 10_000
 
@@ -90,6 +92,7 @@ class ControlPreset:
             **contender.choices,
             **setting,
         }
+        stacked = self.stacked and contender.algorithm not in SINGLE_AGENTS_ONLY
         names = {"stage": stage, "domain": key, "contender": contender.label, "setting": dict(setting)}
         return [
             Run(
@@ -103,8 +106,8 @@ class ControlPreset:
                     policy=self.policy,
                     env_kwargs=dict(domain.env_kwargs),
                     gym_packages=domain.gym_packages,
-                    compile=self.compile and self.stacked,
-                    function=POPULATION if self.stacked else SINGLE,
+                    compile=self.compile and stacked,
+                    function=POPULATION if stacked else SINGLE,
                 ),
             )
             for seed in seeds

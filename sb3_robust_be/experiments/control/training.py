@@ -13,7 +13,6 @@ import numpy as np
 
 from sb3_robust_be.evaluation import area_under_curve, binned_curve, final_performance, with_unfinished
 from sb3_robust_be.experiments.environments import import_packages
-from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.messages import warn
 from sb3_robust_be.runner.specs import Spec
 from sb3_robust_be.runner.writer import RunWriter
@@ -293,41 +292,3 @@ def _monitor(spec: Spec, lengths: np.ndarray, returns: np.ndarray, seconds: floa
     times = np.round(np.cumsum(lengths) / spec["steps"] * seconds, 3)
     table.writerows(zip(returns.tolist(), lengths.tolist(), times.tolist(), strict=True))
     return text.getvalue().encode()
-
-
-def load_finals(results: Results, specs: Sequence[Spec]) -> np.ndarray:
-    """
-    :param results: Of the runs.
-    :param specs: Of :func:`control_spec`.
-    :return: The return per step over the last quarter, shape (runs,); NaN for runs that diverged, failed or are not
-        done. :func:`load_unfinished` says which of them count an episode that had not ended.
-    """
-    found = map(results.result, specs)
-    return np.array([np.nan if result is None else result["final"] for result in found])
-
-
-def load_unfinished(results: Results, specs: Sequence[Spec]) -> np.ndarray:
-    """
-    :param results: Of the runs.
-    :param specs: Of :func:`control_spec`.
-    :return: Whether a run's returns count the episode in which it stopped, with its return so far, shape (runs,): then
-        they are bounds (:func:`~sb3_robust_be.evaluation.with_unfinished`).
-    """
-    # Runs of version 0.1 left such episodes out, and have no such entry.
-    found = map(results.result, specs)
-    return np.array([result is not None and result.get("unfinished", False) for result in found], bool)
-
-
-def load_curves(results: Results, specs: Sequence[Spec]) -> np.ndarray:
-    """
-    :param results: Of the runs.
-    :param specs: Of :func:`control_spec`, all of as many steps.
-    :return: Learning curves, shape (runs, points); NaN where there is none: everywhere for runs that diverged, failed
-        or are not done, else from the start of an unfinished episode on, unless that counts.
-    """
-    curves = np.full((len(specs), min(CURVE_POINTS, specs[0]["steps"])), np.nan)
-    for row, spec in zip(curves, specs, strict=True):
-        result = results.result(spec)
-        if result is not None and result["diverged_at"] is None:
-            row[:] = results.arrays(spec)["curve"]
-    return curves

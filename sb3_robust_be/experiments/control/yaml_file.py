@@ -67,7 +67,7 @@ def from_yaml(path: Path) -> Experiment:
         presets=dict.fromkeys(SCALES, preset),
         plan=plan,
         measure=measure,
-        analyse=_analyse,
+        analyse=analyse,
         check=_check_agents,
     )
 
@@ -142,7 +142,12 @@ def _check_agents(preset: ControlPreset) -> None:
                 raise ValueError(f"{contender.label} with {setting} cannot be made: {reason}") from error
 
 
-def _analyse(preset: ControlPreset, rows: Rows) -> Analysis:
+def analyse(preset: ControlPreset, rows: Rows) -> Analysis:
+    """Figures, tables, and a verdict on every pair of contenders.
+
+    :param preset: The experiment's size.
+    :param rows: Of all its runs.
+    """
     results = read(preset, rows)
     analysis = control_analysis(results)
     for domain, scores in results.finals.items():

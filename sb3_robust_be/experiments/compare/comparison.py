@@ -11,16 +11,19 @@ import gymnasium as gym
 from gymnasium import spaces
 
 from sb3_robust_be.envs.lockstep import batches
-from sb3_robust_be.experiments.control.domains import DOMAINS, Domain, own_arguments, shared_arguments
-from sb3_robust_be.experiments.control.training import POPULATION, SINGLE, control_spec, make_agent
+from sb3_robust_be.experiments.control.domains import DOMAINS, Domain
+from sb3_robust_be.experiments.control.preset import SINGLE_AGENTS_ONLY, Contender, ControlPreset
+from sb3_robust_be.experiments.control.training import make_agent
 from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.images import is_small
 from sb3_robust_be.messages import did_you_mean, first_line
 from sb3_robust_be.runner.specs import Spec
 
 ALGORITHMS = ("dqn", "qrc", "qrc_huber", "qlc", "gq", "gq_huber", "sbeed", "qrdqn")
-# Seeds that choose the step size, none of which is reported.
-SELECTION_SEEDS = range(10_000, 10_010)
+KEY = "own"
+"""Of the environment in tables"""
+SELECTION_SEEDS = 10
+"""How many choose the step size; none of them is reported"""
 # In another environment than the paper's: all of a short run's transitions, Cart-pole's network.
 _DEFAULT_BUFFER, _DEFAULT_NETWORK = 100_000, (64, 64)
 _MINATAR_FEATURES = {"__import__": "sb3_robust_be.qrc.extractors:MinAtarCNN"}
@@ -101,48 +104,46 @@ def _observations_of(env_id: str) -> spaces.Space:
     return space
 
 
-def make_specs(
-    setup: Setup, algorithm: str, learning_rates: Sequence[float], seeds: Sequence[int], steps: int
-) -> list[Spec]:
-    """
+def make_preset(
+    setup: Setup, algorithms: Sequence[str], seeds: int, steps: int, learning_rates: Sequence[float]
+) -> ControlPreset:
+    """The comparison as a control experiment, as the declared ones are.
+
     :param setup: Of :func:`look_at`.
-    :param algorithm: Its name.
-    :param learning_rates: One or more.
-    :param seeds: One or more.
-    :param steps: Environment steps.
-    :return: A run for each learning rate and seed.
+    :param algorithms: Their names.
+    :param seeds: Reported ones, per algorithm.
+    :param steps: Environment steps of a run.
+    :param learning_rates: Of which each algorithm's best is chosen, on seeds that are not reported; one: that.
     """
-    shared = shared_arguments(setup.domain)
-    stacked = setup.stacked and algorithm != "qrdqn"
+    arguments: dict[str, Any] = {}
     if setup.policy == "CnnPolicy":
         # The network of the images, without hidden layers after it.
-        shared["policy_kwargs"] = {"net_arch": []}
-        if setup.small_images:
-            shared["policy_kwargs"]["features_extractor_class"] = _MINATAR_FEATURES
-    if not stacked:
-        shared["device"] = "cpu"
-    own: dict[str, Any] = own_arguments(setup.domain, algorithm)
-    return [
-        control_spec(
-            algorithm,
-            setup.domain.env,
-            steps,
-            seed,
-            {**shared, **own, "learning_rate": rate},
-            policy=setup.policy,
-            gym_packages=setup.domain.gym_packages,
-            compile=stacked and steps >= _COMPILED_FROM,
-            function=POPULATION if stacked else SINGLE,
-        )
-        for rate in learning_rates
-        for seed in seeds
-    ]
+        features = {"features_extractor_class": _MINATAR_FEATURES} if setup.small_images else {}
+        arguments["policy_kwargs"] = {"net_arch": [], **features}
+    # Of equally good step sizes the largest, which comes first.
+    grid = {"learning_rate": sorted(learning_rates, reverse=True)}
+    return ControlPreset(
+        (KEY,),
+        tuple(Contender(name, name, grid, _choices(setup, name)) for name in algorithms),
+        seeds=seeds,
+        selection_seeds=SELECTION_SEEDS,
+        compile=steps >= _COMPILED_FROM,
+        stacked=setup.stacked,
+        own_domains={KEY: dataclasses.replace(setup.domain, steps=steps)},
+        policy=setup.policy,
+        arguments=arguments,
+    )
+
+
+def _choices(setup: Setup, algorithm: str) -> dict[str, Any]:
+    single = not setup.stacked or algorithm in SINGLE_AGENTS_ONLY
+    return {"device": "cpu"} if single else {}
 
 
 def check_agents(specs: Sequence[Spec]) -> None:
     """Refuse what cannot be trained, before the work.
 
-    :param specs: Of :func:`make_specs`, one for each algorithm.
+    :param specs: Of runs, one for each algorithm.
     :raises ValueError: If an agent cannot be made or cannot act.
     """
     for spec in specs:

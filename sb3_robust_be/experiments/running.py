@@ -1,0 +1,104 @@
+"""The runs of an experiment, round after round, until its plan has nothing left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sb3_robust_be.experiments.environments import check_environments
+from sb3_robust_be.experiments.experiment import Experiment, Results, distinct_specs, name_of, without_rows
+from sb3_robust_be.experiments.find import find, folder, keep_known, results_in
+from sb3_robust_be.experiments.options import RETRY, Execution, execute, start_fresh
+from sb3_robust_be.experiments.publish import load
+from sb3_robust_be.experiments.rows import Row, Rows
+from sb3_robust_be.runner.store import status
+
+_SHOWN_FAILURES = 20
+
+
+class Ran(NamedTuple):
+    """What has become of an experiment's runs."""
+
+    rows: list[Row]
+    """Of all that have ended, in this call or before"""
+    failed: int
+    """How many of this call's rounds have failed"""
+    left: int
+    """How many other shards have left, without which there is no next round; 0: all are done"""
+
+
+def run(
+    experiment: str | Experiment,
+    scale: str = "laptop",
+    out: str | Path = "experiments",
+    *,
+    source: str | Path | None = None,
+    **execution: Any,
+) -> Ran:
+    """Make the runs of an experiment that are not done: ``sb3-robust-be experiment run`` from Python.
+
+    :param experiment: Itself, its name, or the path of a Python or YAML file.
+    :param scale: Of its presets.
+    :param out: The folder of all experiments.
+    :param source: A folder of published tables, whose runs need not be made.
+    :param execution: Of :class:`~sb3_robust_be.experiments.options.Execution`, such as ``jobs=4``.
+    :return: The rows, from which :func:`~sb3_robust_be.experiments.report` makes a page.
+    """
+    found = experiment if isinstance(experiment, Experiment) else find(experiment)
+    where, how = folder(out, found, scale), Execution(**execution)
+    preset = found.preset(scale)
+    start_fresh(how, where)
+    if source is not None:
+        keep_known(where, load(Path(source), found.name, scale))
+    return make_runs(found, preset, results_in(where), how)
+
+
+def make_runs(
+    experiment: Experiment,
+    preset: Any,
+    results: Results,
+    how: Execution,
+    named: Callable[[Row], str] = name_of,
+    before_round: Callable[[list[Row]], None] = lambda names: None,
+) -> Ran:
+    """
+    :param experiment: Whose runs.
+    :param preset: Its size.
+    :param results: Of the runs so far, and where they lie.
+    :param how: They are executed.
+    :param named: What a failed run is called.
+    :param before_round: Called with the names of a round's runs.
+    :return: After as many rounds as there are; each one may depend on what those before it have found.
+    """
+    rows, failed = list(results.known), 0
+    # From the rows of finished rounds alone: shards then agree on what they share, whenever they are started.
+    while runs := without_rows(experiment.plan(preset, rows), rows):
+        specs = distinct_specs(runs)
+        if len(rows) == len(results.known):
+            experiment.check(preset)
+        check_environments(specs)
+        before_round([run.names for run in runs])
+        execute(specs, results.out, how)
+        found = experiment.rows_of(runs, results)
+        failed += _say_failures(found, named)
+        rows += found
+        counts = status(results.out, specs)
+        if left := counts.running + counts.left:
+            return Ran(rows, failed, left)
+    return Ran(rows, failed, 0)
+
+
+def _say_failures(rows: Rows, named: Callable[[Row], str]) -> int:
+    """Print why runs have failed, each by its own name.
+
+    :return: How many.
+    """
+    failed = [f"{named(row)}: {row['failed']}" for row in rows if "failed" in row]
+    for line in failed[:_SHOWN_FAILURES]:
+        print(line)
+    if (more := len(failed) - _SHOWN_FAILURES) > 0:
+        print(f"{more} more runs have failed.")
+    if failed:
+        print(RETRY)
+    return len(failed)
