@@ -10,10 +10,10 @@ import pytest
 from made_rows import made_rows
 
 from sb3_robust_be.evaluation import Outcome, bimodal, greater, holm, holm_adjusted, narrower, unresolved_if_lost
-from sb3_robust_be.experiments.control import control_claims
+from sb3_robust_be.experiments.control import control_claims, domains, minatar_games
 from sb3_robust_be.experiments.control.control_analysis import returns_table
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, plan, read
-from sb3_robust_be.experiments.declared import control, load_declared, minatar, saddlepoint, threshold
+from sb3_robust_be.experiments.declared import load_declared, saddlepoint, threshold
 from sb3_robust_be.experiments.declared import target_networks as targets
 
 HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
@@ -200,7 +200,7 @@ def test_the_tolerance_is_the_domains_and_no_runs():
     assert (cliff.outcome, acrobot.outcome) == (HOLDS, FAILS)
     own["a"][0] = -900.0
     assert threshold.threshold_verdicts({"acrobot": own})[1].outcome is not HOLDS
-    assert set(threshold.SCALES) == set(control.DOMAINS)
+    assert set(domains.SCALES) == set(domains.ALL_DOMAINS)
 
 
 def test_thresholds_at_which_everything_diverges_are_not_alike():
@@ -230,13 +230,13 @@ def test_saddlepoint():
 
 def test_minatar():
     high, middle, low = runs(0.5, 0.1), runs(0.4, 0.1, seed=1), runs(0.1, 0.1, seed=2)
-    found = outcomes(minatar.minatar_verdicts({"qrc_huber": high, "qrc": middle, "dqn": low}))
+    found = outcomes(minatar_games.minatar_verdicts({"qrc_huber": high, "qrc": middle, "dqn": low}))
     assert list(found.values()) == [HOLDS] * 6
-    found = outcomes(minatar.minatar_verdicts({"qrc_huber": low, "qrc": middle, "dqn": high}))
+    found = outcomes(minatar_games.minatar_verdicts({"qrc_huber": low, "qrc": middle, "dqn": high}))
     assert set(found.values()) == {FAILS}
     assert load_declared("minatar").preset("paper").selection_seeds == 5
     # As SB3 has it: linear from step 0, not from the first update on.
-    ends = minatar._exploration(5_000_000)["exploration_fraction"] * 5_000_000
+    ends = minatar_games._exploration(5_000_000)["exploration_fraction"] * 5_000_000
     assert 1.0 - 0.9 * 5_000 / ends == pytest.approx(0.957, abs=5e-4)
 
 

@@ -16,7 +16,7 @@ from sb3_robust_be.experiments.experiment import SCALES, Results, distinct_specs
 from sb3_robust_be.experiments.linear.exact_runs import Target, solve_spec, surface_spec
 from sb3_robust_be.experiments.linear.prediction_problems import Case, build, uniform_relu_features
 from sb3_robust_be.experiments.rows import key_of
-from sb3_robust_be.experiments.run_functions import run_units
+from sb3_robust_be.experiments.run_functions import RUN_FUNCTIONS, run_units
 from sb3_robust_be.linear import OBJECTIVES, get
 from sb3_robust_be.runner import load_arrays, load_results, run_id
 from sb3_robust_be.runner.specs import dumps, loads
@@ -45,7 +45,7 @@ def test_runs_are_valid_and_stable(name, scale):
     assert len(set(ids)) == len(ids) == len({key_of(run.names, run.names) for run in runs}) > 0
     assert [run_id(loads(dumps(spec, "spec"))) for spec in specs] == ids
     assert runs == experiment.plan(experiment.preset(scale), [])
-    assert all(callable(load_target(spec["function"], "function")) for spec in specs)
+    assert all(callable(load_target(RUN_FUNCTIONS[spec["function"]], "function")) for spec in specs)
 
 
 def test_they_load_neither_torch_nor_sb3():
