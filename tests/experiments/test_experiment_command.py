@@ -279,3 +279,24 @@ def test_an_unknown_scale_names_those_there_are():
     one = Experiment("x", "y", "z", (), {"laptop": 1}, lambda p, r: [], lambda p, r: [], lambda p, r: Analysis())
     with pytest.raises(ValueError, match="x has laptop"):
         one.preset("paper")
+
+
+# --- from Python ---
+
+
+def test_run_and_report_from_python(tmp_path):
+    from sb3_robust_be.experiments import Experiment, report, run
+
+    quietly = {"executor": "serial", "progress": False}
+    with pytest.raises(ValueError, match="objectives has at least 2 runs left at scale smoke; run it first"):
+        report("objectives", "smoke", tmp_path)
+    ran = run("objectives", "smoke", tmp_path, **quietly)
+    assert (ran.failed, ran.left) == (0, 0)
+    assert {row["part"] for row in ran.rows} == {"surface", "minimum"}
+    experiment = load_declared("objectives")
+    assert isinstance(experiment, Experiment)
+    again = run(experiment, "smoke", tmp_path, **quietly)
+    assert [row["contender"] for row in again.rows] == [row["contender"] for row in ran.rows]
+    page = report(experiment, "smoke", tmp_path)
+    assert page == tmp_path / "reports-smoke" / "objectives.html"
+    assert page.is_file()
