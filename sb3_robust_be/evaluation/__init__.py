@@ -15,7 +15,7 @@ random takes ``rng``. Higher values are better throughout; negate errors.
 
 from __future__ import annotations
 
-from sb3_robust_be.evaluation.bootstrap import Band, bootstrap_interval, bootstrap_samples, mean_band
+from sb3_robust_be.evaluation.bootstrap import Band, bootstrap_interval, bootstrap_means, bootstrap_samples, mean_band
 from sb3_robust_be.evaluation.claims import fails_more, greater, insensitive
 from sb3_robust_be.evaluation.comparisons import (
     Comparison,
@@ -63,6 +63,7 @@ __all__ = [
     "bimodal",
     "binned_curve",
     "bootstrap_interval",
+    "bootstrap_means",
     "bootstrap_samples",
     "bootstrap_t",
     "combined",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sb3_robust_be.evaluation import Interval, bootstrap_means
 from sb3_robust_be.report.panels import Floats, checked_panels, legend, mean_interval, names, runs, wrapped
 from sb3_robust_be.report.plot import Plot
 from sb3_robust_be.report.sensitivity_panels import Cell, Cells, draw, off_scale, value_labels
@@ -32,6 +33,7 @@ def sensitivity(
     worst: float | Mapping[str, float] | None = None,
     chosen: Mapping[str, Mapping[str, float]] | None = None,
     level: float = 0.95,
+    same_runs: bool = False,
 ) -> Plot:
     """Performance over a parameter on a log₂ axis (the paper's figure of prediction and its ablations).
 
@@ -49,6 +51,8 @@ def sensitivity(
     :param log: A logarithmic vertical axis; values must be positive.
     :param worst: Limit of the scale, such as the error before learning, or that by panel.
     :param chosen: The setting to mark by panel and algorithm, as chosen on selection seeds; ``None``: the best here.
+    :param same_runs: Whether the runs of an algorithm are the same ones at all values, in the same order, such as seeds
+        that go through a whole grid: they are then resampled together, which is quicker.
     :return: Rows ``panel, algorithm, parameter, kind, run, value, low, high, off_scale, best``.
     """
     checked = checked_panels(panels, _settings)
@@ -59,7 +63,15 @@ def sensitivity(
         marked = (chosen or {}).get(title, {})
         cells[title] = {
             key: _evaluated(
-                f"panels[{title!r}][{key!r}]", by_value, limit, marked.get(key), higher_is_better, log, rng, level
+                f"panels[{title!r}][{key!r}]",
+                by_value,
+                limit,
+                marked.get(key),
+                higher_is_better,
+                log,
+                _together if same_runs else _one_by_one,
+                rng,
+                level,
             )
             for key, by_value in entries.items()
         }
@@ -121,6 +133,21 @@ def _settings(where: str, by_value: Mapping[float, ArrayLike]) -> dict[float, Fl
     return {float(value): runs(f"{where}[{value!r}]", by_value[value]) for value in ordered}
 
 
+def _one_by_one(runs: Sequence[Floats], rng: np.random.Generator, level: float) -> list[Interval | None]:
+    return [mean_interval(own, rng, level) for own in runs]
+
+
+def _together(runs: Sequence[Floats], rng: np.random.Generator, level: float) -> list[Interval | None]:
+    """Of the same runs, but for settings at which some of them are off the scale."""
+    most = max(map(len, runs))
+    whole = [own for own in runs if len(own) == most > 0]
+    together = iter(bootstrap_means(np.stack(whole), rng=rng, level=level)) if whole else iter(())
+    return [next(together) if len(own) == most > 0 else mean_interval(own, rng, level) for own in runs]
+
+
+Means = Callable[[Sequence[Floats], np.random.Generator, float], list[Interval | None]]
+
+
 def _evaluated(
     where: str,
     by_value: Mapping[float, Floats],
@@ -128,19 +155,25 @@ def _evaluated(
     marked: float | None,
     higher_is_better: bool,
     log: bool,
+    means_of: Means,
     rng: np.random.Generator,
     level: float,
 ) -> dict[float, Cell]:
     """Each setting's cell; the best has the fewest runs off the scale, then the best mean."""
     sign = 1.0 if higher_is_better else -1.0
-    found: dict[float, Cell] = {}
+    seen: dict[float, Floats] = {}
     for value, values in by_value.items():
         shown = np.isfinite(values)
         if worst is not None:
             shown &= sign * values >= sign * worst
         if log and not (values[shown] > 0.0).all():
             raise ValueError(f"{where}[{value:g}] has {values[shown].min():g} on a log axis; give positive values.")
-        found[value] = Cell(values, shown, mean_interval(values[shown], rng, level), False)
+        seen[value] = shown
+    means = means_of([values[seen[value]] for value, values in by_value.items()], rng, level)
+    found = {
+        value: Cell(values, seen[value], mean, False)
+        for (value, values), mean in zip(by_value.items(), means, strict=True)
+    }
     if marked is None:
         marked = max(
             found,

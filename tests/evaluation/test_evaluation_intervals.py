@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sb3_robust_be.evaluation import (
     Interval,
     bootstrap_interval,
+    bootstrap_means,
     bootstrap_samples,
     iqm,
     mean_band,
@@ -241,3 +242,22 @@ def test_importing_loads_no_part_of_scipy_that_takes_long():
     code = "import sys, sb3_robust_be.evaluation; sys.exit('scipy.stats' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     assert subprocess.run([sys.executable, "-c", code], env=environment, timeout=60).returncode == 0
+
+
+def test_means_of_the_same_runs_have_the_intervals_of_each_alone():
+    """The resamples are those that a first call draws, for every row."""
+    values = np.random.default_rng(3).gamma(2.0, size=(4, 30))
+    values[2] = 7.0
+    found = bootstrap_means(values, rng=rng(5), n_resamples=500)
+    for row, together in zip(values, found, strict=True):
+        alone = bootstrap_interval(row, rng=rng(5), n_resamples=500)
+        # But for the order in which numpy sums along one axis of two.
+        assert [together.estimate, together.low, together.high] == pytest.approx(
+            [alone.estimate, alone.low, alone.high], rel=1e-12
+        )
+        assert (together.level, together.method, together.note) == (alone.level, alone.method, alone.note)
+    assert found[2].note == "every resample gives the same value"
+    (single,) = bootstrap_means([[4.0]], rng=rng(5))
+    assert (single.estimate, np.isnan(single.low), single.note) == (4.0, True, "one run has no spread to resample")
+    with pytest.raises(ValueError, match=r"values has shape \(3,\); give finite numbers of shape \(quantities, runs\)"):
+        bootstrap_means([1.0, 2.0, 3.0], rng=rng(5))

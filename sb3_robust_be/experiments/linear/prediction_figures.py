@@ -62,6 +62,7 @@ def sensitivity_plots(
                 parameter="step size α",
                 measure=MEASURES[measure],
                 rng=np.random.default_rng(0),
+                same_runs=True,
                 caption=f"{TITLES[family]}, η at its best for each α on selection seeds.",
                 higher_is_better=False,
                 log=True,
