@@ -26,17 +26,15 @@ from rl_zoo3.train import train as rl_zoo3_train
 from rl_zoo3.utils import ALGOS, get_model_path
 from stable_baselines3.common.base_class import BaseAlgorithm
 
+from sb3_robust_be import registry
 from sb3_robust_be.messages import did_you_mean, first_line
 from sb3_robust_be.qrc.validation import constructor_arguments
-from sb3_robust_be.registry import ALGORITHMS
 from sb3_robust_be.updates import H_TARGETS, LIMITS
 
 DEFAULT_ALGORITHM = "qrc_huber"
 LOG_FOLDER = "logs"
 # Apart from the runs of `train`, of which `enjoy` takes the newest: a search leaves a run without a model.
 TUNE_FOLDER = os.path.join(LOG_FOLDER, "tune")
-BASELINES = ("dqn",)
-"""Algorithms of others for which this package ships a configuration as well."""
 
 Suggest = Callable[[optuna.Trial, str], Any]
 
@@ -92,11 +90,11 @@ def _sampler(algorithm: type[BaseAlgorithm]) -> Callable[..., dict[str, Any]]:
 
 
 def register() -> None:
-    """Enter :data:`~sb3_robust_be.registry.ALGORITHMS` into rl_zoo3's tables. Repeating it changes nothing.
+    """Enter the registry's algorithms into rl_zoo3's tables. Repeating it changes nothing.
 
     The tables are changed in place, for rl_zoo3's modules hold references to them.
     """
-    for name, algorithm in ALGORITHMS.items():
+    for name, algorithm in registry.classes().items():
         ALGOS[name] = algorithm
         HYPERPARAMS_SAMPLER[name] = _sampler(algorithm)
         HYPERPARAMS_CONVERTER[name] = lambda sampled_params: dict(sampled_params)
@@ -107,7 +105,7 @@ def config_file(algorithm: str) -> Path | None:
     :param algorithm: The name in files and commands, as ``"qrc_huber"``.
     :return: The shipped rl_zoo3 configuration, or ``None`` for an algorithm that this package ships none for.
     """
-    if algorithm not in (*ALGORITHMS, *BASELINES):
+    if algorithm not in registry.ENTRIES or not registry.ENTRIES[algorithm].config:
         return None
     package = Path(__file__).parent
     # A wheel has the folder inside the package, a source tree beside it.

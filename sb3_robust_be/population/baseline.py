@@ -17,6 +17,22 @@ from sb3_robust_be.qrc.validation import check_not_negative
 from sb3_robust_be.updates import semi_gradient_coefficients
 
 
+def target_arguments(arguments: dict[str, Any], *, always_target: bool = False) -> dict[str, Any]:
+    """Arguments in which ``target_update_interval`` says "no target network" as one algorithm understands it.
+
+    :param arguments: Of an agent; an interval of ``None`` or 0 stands for no target network, and one that is left out
+        for the algorithm's default.
+    :param always_target: Whether the algorithm always has a target network, as SB3's do. Then it is copied before every
+        update, which is as good as none.
+    :return: The same arguments otherwise.
+    """
+    if arguments.get("target_update_interval", True):
+        return dict(arguments)
+    if always_target:
+        return {**arguments, "target_update_interval": 1, "tau": 1.0}
+    return {**arguments, "target_update_interval": None}
+
+
 class BaselineDQN(DQN):
     """
     DQN with three more choices, which the paper's comparison sweeps. With the defaults it is SB3's.
@@ -51,13 +67,11 @@ class BaselineDQN(DQN):
                 raise ValueError(f"huber_threshold must be positive and is 0. {remedy}")
         self.huber_threshold = huber_threshold
         self.has_target = bool(target_update_interval)
-        # A target that is refreshed before every update is none.
         super().__init__(
             policy,
             env,
-            target_update_interval=target_update_interval or 1,
             max_grad_norm=math.inf if max_grad_norm is None else max_grad_norm,
-            **kwargs,
+            **target_arguments({**kwargs, "target_update_interval": target_update_interval}, always_target=True),
         )
 
     def update_settings(self) -> dict[str, Any]:

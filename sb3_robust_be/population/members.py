@@ -15,11 +15,11 @@ from gymnasium import spaces
 from stable_baselines3 import DQN
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
+from sb3_robust_be import registry
 from sb3_robust_be.messages import warn
-from sb3_robust_be.population.baseline import Agent, BaselineDQN
+from sb3_robust_be.population.baseline import Agent, BaselineDQN, target_arguments
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.validation import check_count, constructor_arguments
-from sb3_robust_be.registry import ALGORITHMS
 
 # What may differ between members, hence be a list.
 NUMBERS = (
@@ -58,13 +58,20 @@ class SpacesEnv(gym.Env):
         self.observation_space, self.action_space = observation_space, action_space
 
 
+def known_algorithms() -> dict[str, type[DQN]]:
+    """
+    :return: The algorithms of which there can be populations, by name.
+    """
+    return {name: registry.load(name) for name, entry in registry.ENTRIES.items() if entry.population}
+
+
 def resolve_algorithm(algorithm: str | type[OffPolicyAlgorithm]) -> type[DQN]:
     """
     :param algorithm: A class, or its name in files and commands.
     :return: The class: SB3's DQN, or one of this package.
     :raises ValueError: For anything else.
     """
-    known = {"dqn": DQN, **ALGORITHMS}
+    known = known_algorithms()
     found = known.get(algorithm) if isinstance(algorithm, str) else algorithm
     if found is BaselineDQN:
         return DQN
@@ -196,10 +203,7 @@ def own_arguments(arguments: dict[str, Any], member: Member) -> dict[str, Any]:
     :param member: One of its members.
     :return: A single agent's, with the member's settings in place of the lists; its ``seed`` is not among them.
     """
-    own = {**arguments, **member.settings}
-    if own.get("target_update_interval") == 0:
-        own["target_update_interval"] = None
-    return own
+    return target_arguments({**arguments, **member.settings})
 
 
 def build_models(

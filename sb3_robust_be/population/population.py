@@ -148,9 +148,9 @@ class Population:
         """
         :return: What makes an equal population before its first step.
         """
-        named = next((name for name, cls in m.ALGORITHMS.items() if cls is self.algorithm), self.algorithm)
+        named = next((name for name, cls in m.known_algorithms().items() if cls is self.algorithm), self.algorithm)
         return {
-            "algorithm": "dqn" if self.algorithm is DQN else named,
+            "algorithm": named,
             "policy": self.policy,
             "env": self.env_name,
             "seeds": self._seeds,

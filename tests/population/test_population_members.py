@@ -19,7 +19,9 @@ from sb3_robust_be.population.baseline import BaselineDQN
 from sb3_robust_be.population.members import CHOICES, NUMBERS
 from sb3_robust_be.qrc import QRCHuber
 from sb3_robust_be.qrc.networks import HEAD_INITS
-from sb3_robust_be.registry import ALGORITHMS
+from sb3_robust_be.registry import classes
+
+ALGORITHMS = classes()
 
 # By argument: an algorithm that has it, and a list of two.
 LISTS = {

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sb3_robust_be import registry
+
 
 @dataclass(frozen=True)
 class Domain:
@@ -72,7 +74,7 @@ def own_arguments(domain: Domain, algorithm: str) -> dict[str, Any]:
     """
     if algorithm in ("qrc_huber", "gq_huber"):
         return {"huber_threshold": domain.huber_threshold}
-    if algorithm in ("dqn", "qrdqn"):
+    if registry.ENTRIES[algorithm].baseline:
         return {"target_update_interval": DQN_TARGET, "max_grad_norm": math.inf}
     return {}
 

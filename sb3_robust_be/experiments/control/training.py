@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sb3_robust_be import registry
 from sb3_robust_be.evaluation import area_under_curve, binned_curve, final_performance, with_unfinished
 from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.experiments.experiment import Results
@@ -233,19 +234,14 @@ def _constructed(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _single_agent(spec: Spec, env: Any) -> Any:
-    from sb3_contrib import QRDQN
-    from stable_baselines3 import DQN
+    from sb3_robust_be.population.baseline import target_arguments
 
-    from sb3_robust_be.registry import ALGORITHMS
-
-    classes: dict[str, type[Any]] = {"dqn": DQN, "qrdqn": QRDQN, **ALGORITHMS}
-    arguments = _constructed(spec["arguments"])
-    if spec["algorithm"] in ("dqn", "qrdqn"):
-        # SB3's have a target network; one that is refreshed before every update is none.
-        arguments["target_update_interval"] = arguments.get("target_update_interval") or 1
-        if (threshold := arguments.pop("huber_threshold", 1.0)) != 1.0:
-            raise ValueError(f"huber_threshold is {threshold}; a single agent of SB3's has 1. Train a population.")
-    return classes[spec["algorithm"]](spec["policy"], env, seed=spec["seed"], **arguments)
+    name = spec["algorithm"]
+    entry = registry.ENTRIES[name]
+    arguments = target_arguments(_constructed(spec["arguments"]), always_target=entry.always_target)
+    if entry.baseline and (threshold := arguments.pop("huber_threshold", 1.0)) != 1.0:
+        raise ValueError(f"huber_threshold is {threshold}; a single agent of SB3's has 1. Train a population.")
+    return registry.load(name)(spec["policy"], env, seed=spec["seed"], **arguments)
 
 
 class _Episodes(NamedTuple):
