@@ -6,7 +6,7 @@ strings, so that nothing heavy is imported before a class is asked for.
 
 from __future__ import annotations
 
-import importlib
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 
@@ -65,13 +65,24 @@ def names(*, baselines: bool = True) -> tuple[str, ...]:
     return tuple(name for name, entry in ENTRIES.items() if baselines or not entry.baseline)
 
 
+def find(name: str) -> Entry:
+    """
+    :param name: In files and commands.
+    :return: The algorithm's entry.
+    :raises ValueError: If there is no such algorithm.
+    """
+    if name not in ENTRIES:
+        raise ValueError(f"algorithm is {name!r}; give one of {', '.join(ENTRIES)}.")
+    return ENTRIES[name]
+
+
 def load(name: str) -> type[Any]:
     """
-    :param name: Of the registry.
+    :param name: In files and commands.
     :return: The algorithm's class, which is imported now.
+    :raises ValueError: If there is no such algorithm.
     """
-    entry = ENTRIES[name]
-    found: type[Any] = getattr(importlib.import_module(entry.module), entry.class_name)
+    found: type[Any] = resolve_name(find(name).home)
     return found
 
 

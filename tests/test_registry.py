@@ -64,6 +64,12 @@ def test_labels_and_looks_differ():
     assert {entry.colour for entry in entries} <= COLOURS.keys()
 
 
+def test_an_unknown_name():
+    for look_up in (registry.find, registry.load):
+        with pytest.raises(ValueError, match="algorithm is 'qrd'; give one of dqn, qrc,"):
+            look_up("qrd")
+
+
 def test_names():
     own = ["qrc", "qrc_huber", "qlc", "gq", "gq_huber", "sbeed"]
     assert list(registry.names()) == ["dqn", *own, "qrdqn"]

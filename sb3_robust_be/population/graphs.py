@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch as th
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from sb3_robust_be.messages import warn
+from sb3_robust_be.messages import first_line, warn
+from sb3_robust_be.qrc.compiled import generate_code
 
 aten = th.ops.aten
 
@@ -65,11 +66,8 @@ def _trace(function: Function, inputs: Sequence[th.Tensor], compiled: bool) -> F
 
 
 def _compile(graph: fx.GraphModule, inputs: Sequence[th.Tensor]) -> Function:
-    # Only here, because it takes seconds to import.
-    from torch import _inductor
-
     try:
-        code = cast(Function, _inductor.compile(graph, list(inputs)))
+        code = generate_code(graph, inputs)
         code(*map(_copy, inputs))
     except Exception as error:
         _warn("cannot be compiled here", error, "Install a C++ compiler such as g++, or pass compile=False.")
@@ -136,8 +134,7 @@ class Captured:
 
 
 def _warn(what: str, error: Exception, remedy: str) -> None:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    warn(f"The update of this population {what} ({reason}). {remedy}")
+    warn(f"The update of this population {what} ({first_line(error)}). {remedy}")
 
 
 def simplify(graph: fx.GraphModule) -> None:

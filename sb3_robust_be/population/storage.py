@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import itertools
 import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +44,7 @@ def encode(value: Any) -> Any:
         return {key: encode(x) for key, x in value.items()}
     name = f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', '')}"
     try:
-        if _import(name) is value:
+        if resolve_name(name) is value:
             return {_IMPORT: name}
     except (ImportError, AttributeError, ValueError):
         pass
@@ -63,7 +63,7 @@ def decode(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if _IMPORT in value:
-        return _import(value[_IMPORT])
+        return resolve_name(value[_IMPORT])
     if _FLOAT in value:
         return float(value[_FLOAT])
     if _TUPLE in value:
@@ -73,14 +73,6 @@ def decode(value: Any) -> Any:
     if _MISSING in value:
         raise LookupError(value[_MISSING])
     return {key: decode(x) for key, x in value.items()}
-
-
-def _import(name: str) -> Any:
-    module, _, path = name.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in path.split("."):
-        found = getattr(found, part)
-    return found
 
 
 def save(constructor_arguments: Mapping[str, Any], trainer: Trainer, folder: Path) -> None:

@@ -6,11 +6,11 @@ the executor: results are files.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from pkgutil import resolve_name
 from socket import gethostname
 from threading import Lock
 from typing import Any, Literal
@@ -40,9 +40,8 @@ def load_target(target: Any, what: str) -> Callable[..., Any]:
     :param what: What the name is called in an error.
     :raises RunnerError: if there is none.
     """
-    module, _, name = str(target).partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
+        found: Any = resolve_name(str(target))
     except (ImportError, AttributeError, ValueError) as error:
         raise RunnerError(
             f"{what} is {target!r}, which cannot be loaded on {gethostname()} ({error}); "

@@ -74,7 +74,7 @@ def own_arguments(domain: Domain, algorithm: str) -> dict[str, Any]:
     """
     if algorithm in ("qrc_huber", "gq_huber"):
         return {"huber_threshold": domain.huber_threshold}
-    if registry.ENTRIES[algorithm].baseline:
+    if algorithm in registry.ENTRIES and registry.ENTRIES[algorithm].baseline:
         return {"target_update_interval": DQN_TARGET, "max_grad_norm": math.inf}
     return {}
 

@@ -237,7 +237,7 @@ def _single_agent(spec: Spec, env: Any) -> Any:
     from sb3_robust_be.population.baseline import target_arguments
 
     name = spec["algorithm"]
-    entry = registry.ENTRIES[name]
+    entry = registry.find(name)
     arguments = target_arguments(_constructed(spec["arguments"]), always_target=entry.always_target)
     if entry.baseline and (threshold := arguments.pop("huber_threshold", 1.0)) != 1.0:
         raise ValueError(f"huber_threshold is {threshold}; a single agent of SB3's has 1. Train a population.")
