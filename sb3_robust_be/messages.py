@@ -1,4 +1,4 @@
-"""What the package tells its users: warnings at their own line, and words that error messages share."""
+"""Warnings that name the user's own line, and phrases that error messages share."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def _has_display() -> bool:
 
 
 class _Call:
-    """One call of an rl_zoo3 script: the arguments, and what of them the defaults and checks depend on.
+    """One call of an rl_zoo3 script: its arguments, our defaults, and checks.
 
     Checks end in :meth:`error` where rl_zoo3 would show a traceback or go on without a word.
     """
@@ -235,7 +235,7 @@ class _Call:
         )
 
     def _check_module(self) -> None:
-        """Refuse gymnasium's ``module:id``, for rl_zoo3 looks the whole of it up."""
+        """Refuse gymnasium's ``module:id`` for ``--env``, since rl_zoo3 would look up the whole text as an id."""
         module, colon, env_id = self.seen.env.rpartition(":")
         if colon:
             packages = " ".join(dict.fromkeys([module, *self.seen.gym_packages]))
@@ -245,7 +245,7 @@ class _Call:
             )
 
     def check_trial(self) -> None:
-        """Refuse what rl_zoo3 ignores: a study without a trial, a trial without its study, and the number 0."""
+        """Refuse what rl_zoo3 would silently ignore: a study without a trial, or the reverse, and trial 0."""
         seen = self.seen
         if seen.trial_id is None:
             given = [name for name, value in (("--storage", seen.storage), ("--study-name", seen.study_name)) if value]
@@ -262,7 +262,7 @@ class _Call:
             self.error("--trial-id 0 would be ignored by rl_zoo3: of N trials, name the first by --trial-id -N.")
 
     def check_model(self) -> None:
-        """Refuse to play what has not been trained."""
+        """Refuse to play an agent that has not been trained."""
         seen = self.seen
         if self.wants_help or seen.algo not in ALGOS:
             return

@@ -1,4 +1,4 @@
-"""Which experiment a command is about, where its runs are, and how far they are."""
+"""Finds the experiment that a command names, its folder, and how many of its runs are done."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def find_all(name: str) -> list[Experiment]:
 
 
 def folder(out: str | Path, experiment: Experiment, scale: str) -> Path:
-    """The folder of its runs.
+    """The folder of an experiment's runs.
 
     :param out: Of all experiments.
     """
@@ -87,13 +87,13 @@ def keep_known(out: Path, rows: Rows) -> None:
 
 
 def command_line(verb: str, args: argparse.Namespace, experiment: Experiment) -> str:
-    """The command that does something else with the experiment."""
+    """The command line that runs, reports or publishes the experiment."""
     name = args.name if args.name != ALL else experiment.name
     return f"sb3-robust-be experiment {verb} {name} --scale {args.scale} --out {args.out}"
 
 
 def ended(out: Path, specs: list[Spec]) -> bool:
-    """Whether every run has ended, well or not."""
+    """Whether every run is done or has failed."""
     counts = status(out, specs)
     return counts.running + counts.left == 0
 

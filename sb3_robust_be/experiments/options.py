@@ -53,7 +53,7 @@ def number_of_jobs(args: argparse.Namespace) -> int:
 
 
 def start_fresh(args: argparse.Namespace, out: Path) -> None:
-    """Do what ``--fresh`` asks for, if it is given.
+    """With ``--fresh``, rename the folder of earlier runs so that all are made anew.
 
     :param args: Of a parser with :func:`add_runner_options`.
     :param out: The folder of the runs.
@@ -72,7 +72,7 @@ def start_fresh(args: argparse.Namespace, out: Path) -> None:
 
 
 def execute(specs: Sequence[Spec], out: Path, args: argparse.Namespace) -> None:
-    """Make the runs that are not done.
+    """Execute the runs that are not done.
 
     :param specs: Of the runs.
     :param out: Their folder.

@@ -1,4 +1,4 @@
-"""ε-greedy actions of all members."""
+"""ε-greedy actions of all agents of a population, each with its own ε and random numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sb3_robust_be.updates import mellowmax_policy
 
 class Exploration:
     """
-    Every member's ε at the current progress, and the actions that follow from values and uniform numbers.
+    The members' exploration: their ε at the current progress, and their actions.
 
     :param models: The members' single agents, with their schedules.
     :param n_actions: Of the environment.

@@ -1,4 +1,4 @@
-"""SB3's DQN as a member of a population: the same agent, with its loss where it can be taken alone."""
+"""SB3's DQN with its loss as a method of its own, so that populations can train it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class BaselineDQN(DQN):
         return {"threshold": math.inf if self.huber_threshold is None else self.huber_threshold}
 
     def loss_choices(self) -> tuple[Hashable, ...]:
-        """As of the algorithms of this package."""
+        """Other arguments that the loss depends on, as :meth:`TwoHeadDQN.loss_choices`."""
         return (self.gamma, self.has_target)
 
     def batch_loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:

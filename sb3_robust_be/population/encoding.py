@@ -1,4 +1,4 @@
-"""Integer observations one-hot encoded before the networks see them: within ``vmap`` torch cannot do it."""
+"""One-hot encodes integer observations before the networks see them, since torch cannot within ``vmap``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every member's episodes."""
+"""Returns and lengths of every member's episodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Episodes(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """The episodes that are going on, one per member."""
+    """The members' episodes that have not ended yet."""
 
     returns: np.ndarray
     """Sums of their rewards so far, undiscounted, shape (members,); NaN for a member that has failed"""

@@ -1,4 +1,4 @@
-"""A function of tensors as a graph of elementary operations: traced once, without those that do nothing."""
+"""Makes a function of tensors faster: traced once, simplified, and compiled if wanted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RESHAPING = (aten.expand.default, aten.view.default, aten._unsafe_view.default,
 
 
 def trace(function: Function, example: Any, compiled: bool = False) -> Function:
-    """Make a faster function of the same tensors, for inputs of these shapes only.
+    """Trace a function into a faster one, for inputs of these shapes only.
 
     ``torch.compile`` cannot take ``vmap(grad(…))``; ``make_fx`` first can. Half of what is left on a CPU is the time
     per operation, so operations without effect are taken out. Operations in place stay in place. On a CUDA device
@@ -48,7 +48,7 @@ def trace(function: Function, example: Any, compiled: bool = False) -> Function:
 
 
 def _copy(x: th.Tensor) -> th.Tensor:
-    """With the strides of the original, which compiled code counts on."""
+    """Copy a tensor with its strides, which compiled code relies on."""
     return th.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
 
 

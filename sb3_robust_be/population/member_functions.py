@@ -1,4 +1,4 @@
-"""What one member computes, as functions of its parameters, and the same for all members by ``vmap``."""
+"""Action values and gradients of all members at once, by ``vmap`` over one agent's functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is in a population: the product of seeds and settings, each a single agent's arguments."""
+"""The members of a population: every seed with every combination of the listed arguments."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Member:
 
 
 class SpacesEnv(gym.Env):
-    """An environment for its spaces: what a single agent needs in order to be built."""
+    """An environment of which only the spaces are used, to build a single agent."""
 
     def __init__(self, observation_space: spaces.Space, action_space: spaces.Space) -> None:
         self.observation_space, self.action_space = observation_space, action_space
@@ -127,7 +127,7 @@ def as_list(seeds: Any) -> list[Any]:
 
 
 def expand(seeds: Iterable[int] | Iterable[Member], arguments: dict[str, Any]) -> list[Member]:
-    """The product of seeds and listed settings; seeds run fastest.
+    """Combine every seed with every combination of the arguments that are lists; seeds run fastest.
 
     :param seeds: One or more, each once; or the members themselves.
     :param arguments: Of which those that are lists are taken apart.
@@ -209,7 +209,7 @@ def own_arguments(arguments: dict[str, Any], member: Member) -> dict[str, Any]:
 def build_models(
     cls: type[Agent], policy: str | type[Any], env: gym.Env, members: Sequence[Member], arguments: dict[str, Any]
 ) -> list[Agent]:
-    """A fresh single agent per member, with the weights that its seed gives; nothing of it is learned from.
+    """Build a single agent per member, whose initial weights and arguments the population takes.
 
     :param cls: Of :func:`member_class`.
     :param policy: As for a single agent.

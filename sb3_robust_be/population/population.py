@@ -266,7 +266,7 @@ class Population:
         return self
 
     def _summary_of_failures(self) -> str:
-        """Each distinct reason once, the most frequent ones alone."""
+        """The most frequent reasons of failures in words, each once."""
         reasons: dict[str, list[int]] = {}
         for member, failure in sorted(self._trainer.failures.items()):
             reasons.setdefault(failure.reason, []).append(member)

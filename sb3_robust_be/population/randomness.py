@@ -1,4 +1,4 @@
-"""Uniform numbers for every member, from generators of its own."""
+"""Uniform random numbers for every member, from a generator of its own."""
 
 from __future__ import annotations
 

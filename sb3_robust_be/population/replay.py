@@ -1,4 +1,4 @@
-"""The newest transitions of every member."""
+"""The replay buffer of a population: the newest transitions of every member."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def nested(tensors: Mapping[str, th.Tensor]) -> dict[str, Any]:
 
 class Replay:
     """
-    A ring of the newest transitions per member, all in step.
+    Replay buffer that holds, for each member, its newest transitions.
 
     A transition is one record, so that drawing it is one access to memory; :meth:`fields` shows the records as one
     tensor per field.
@@ -130,7 +130,7 @@ class Replay:
         self.size = min(self.size + 1, self.capacity)
 
     def sample(self, uniforms: np.ndarray) -> dict[str, th.Tensor]:
-        """Draw with replacement.
+        """Sample a batch per member, with replacement.
 
         :param uniforms: In [0, 1), shape (members, batch).
         :return: Tensors by name, shape (members, batch, …); on a CUDA device valid until the next call.

@@ -1,4 +1,4 @@
-"""Populations on disk: arrays and JSON, without pickle."""
+"""Saves populations to a folder and reads them back: arrays and JSON, without pickle."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def save(constructor_arguments: Mapping[str, Any], trainer: Trainer, folder: Pat
 
 
 class Saved(NamedTuple):
-    """What :func:`save` has written."""
+    """A saved population, as :func:`read` finds it."""
 
     arguments: dict[str, Any]
     """Of the constructor"""

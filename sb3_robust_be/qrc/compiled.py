@@ -1,4 +1,4 @@
-"""The gradient of an update as one compiled graph; the optimiser and its state stay torch's own."""
+"""``compile=True``: the gradient of an update as one compiled graph, with torch's own optimiser."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class CompiledGradients:
         return (id(self._model.policy), *(p.requires_grad for p in self._every_parameter))
 
     def __call__(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms | None:
-        """Leave the update of one batch in the parameters' ``grad``.
+        """Compute the gradient of one batch's loss into the parameters' ``grad``.
 
         :param data: Transitions.
         :param settings: From ``update_settings``.

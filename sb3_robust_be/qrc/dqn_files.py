@@ -1,4 +1,4 @@
-"""Files of SB3's DQN as a starting point: what replaces the objects and the parameters in them."""
+"""Loads files that SB3's DQN saved, by converting their parameters to the two-headed network's."""
 
 from __future__ import annotations
 

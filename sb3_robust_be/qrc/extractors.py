@@ -1,4 +1,4 @@
-"""Features for small images, with which Stable-Baselines3's own DQN works as well."""
+"""A features extractor for images as small as MinAtar's, for these algorithms and for SB3's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MultiDiscrete observations of several axes, which Stable-Baselines3 knows with one axis only."""
+"""Flattens MultiDiscrete observations of several axes, since SB3 supports one axis only."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _flat_space(space: spaces.Space) -> spaces.Space:
 
 
 class VecFlattenMultiDiscrete(VecEnvWrapper):
-    """Gives MultiDiscrete observations, those in a Dict as well, one axis, in C order.
+    """Wrapper that flattens MultiDiscrete observations, also within a Dict, in C order.
 
     :param venv: The environments.
     """

@@ -1,4 +1,4 @@
-"""What ``load`` takes from a file, and what it takes from its caller instead."""
+"""Decides for ``load`` which attributes come from the file and which from the caller's arguments."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_attributes(path: Any, device: th.device | str, custom_objects: dict[str
 
 
 def _unreadable(path: Any, custom_objects: dict[str, Any]) -> list[str]:
-    """The attributes in a file that need a module which is not there."""
+    """The attributes in a file that cannot be read because a module is missing."""
     with zipfile.ZipFile(open_path(path, "r", suffix="zip")) as archive:
         saved = json.loads(archive.read("data"))
     missing = []

@@ -1,4 +1,4 @@
-"""From the values of a batch to the loss whose gradient is the update of :mod:`sb3_robust_be.updates`."""
+"""The loss of a batch, whose gradient is the update that :mod:`sb3_robust_be.updates` defines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LossTerms(NamedTuple):
 
 
 class SupportsBatchLoss(Protocol):
-    """An algorithm whose update is the gradient of a loss of one batch: taken by itself, compiled, or for many agents.
+    """Protocol of an algorithm whose update is the gradient of one batch's loss.
 
     The loss is of the policy's present parameters and has no other effect, so that they can be exchanged.
     """
@@ -68,7 +68,7 @@ class SupportsBatchLoss(Protocol):
 
 
 def action_counts(actions: th.Tensor) -> th.Tensor:
-    """How many samples of the batch have each one's action.
+    """For each sample, how many samples of the batch have the same action.
 
     :param actions: a, shape (batch, 1).
     :return: n(a), shape (batch, 1).

@@ -1,4 +1,4 @@
-"""Observations on their way into the network: arrays that torch takes, and integers counted from zero."""
+"""Prepares observations for the network: arrays that torch accepts, and integers counted from zero."""
 
 from __future__ import annotations
 

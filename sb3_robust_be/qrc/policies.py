@@ -28,7 +28,7 @@ VALUE_GROUP, H_GROUP = 0, 1
 
 
 class TransitionValues(NamedTuple):
-    """What an update needs of one batch, each of shape (batch, 1) and attached to its graph."""
+    """Values of one batch of transitions, each of shape (batch, 1), through which gradients flow."""
 
     q: th.Tensor
     """``q(s,a)``"""
@@ -139,7 +139,7 @@ class QRCPolicy(DQNPolicy):
     def evaluate_states(
         self, observations: PyTorchObs, next_observations: PyTorchObs, batch_size: int
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """All values of a batch of transitions.
+        """Values of all actions for a batch of transitions.
 
         Without a target network one pass serves s and s': two would update batch-norm statistics twice, and cost more.
 

@@ -1,4 +1,4 @@
-"""Checks of what a user hands in: one clear error each, that names the argument, the value and the remedy."""
+"""Checks of arguments, observations and rewards, whose errors name the argument, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def check_buffer(buffer: ReplayBuffer | None) -> None:
 
 
 def warn_of_priorities(buffer: ReplayBuffer, data: ReplayBufferSamples) -> None:
-    """Say what a buffer offers and the update leaves aside, such as importance weights.
+    """Warn of what a replay buffer offers and the update does not use, such as importance weights.
 
     :param buffer: The replay buffer.
     :param data: A batch of it.

@@ -1,4 +1,4 @@
-"""One look for every figure: Okabe and Ito's colours, one per algorithm, and sizes that read at a README's width.
+"""The look of all figures: a colour and marker per algorithm, matplotlib's settings, and sizes.
 
 The colours (Okabe & Ito, "Color Universal Design", 2008) stay apart for all common kinds of colour blindness; markers
 and line styles repeat the distinction without colour.

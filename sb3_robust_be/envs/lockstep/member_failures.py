@@ -1,4 +1,4 @@
-"""Why a member takes no more steps: what its environment raised, or returned that no agent can learn from."""
+"""Failures of single members: an exception of their environment, or values that no agent can learn from."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(call: str, error: Exception) -> Failure:
-    """What an exception means for the member in whose environment it was raised.
+    """Turn an exception of a member's environment into its failure.
 
     :param call: What was called, as in ``"step() of its environment"``.
     :param error: The exception.

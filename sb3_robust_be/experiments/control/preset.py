@@ -1,4 +1,4 @@
-"""Control experiments: every contender's best setting on selection seeds, reported on fresh ones."""
+"""Control experiments: each algorithm's best setting is chosen on some seeds and reported on fresh ones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class ControlPreset:
-    """The size of a control experiment."""
+    """What a control experiment consists of: environments, algorithms, seeds and steps."""
 
     domains: tuple[str, ...]
     """Keys of :data:`~sb3_robust_be.experiments.control.domains.DOMAINS` or of ``own_domains``"""

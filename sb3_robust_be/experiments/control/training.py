@@ -1,4 +1,4 @@
-"""What a control run is, and the two ways to execute it: many seeds in lock-step, or one agent."""
+"""Runs of control experiments, executed in two ways: many seeds in lock-step, or single agents by SB3."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def control_spec(
     compile: bool = False,
     function: str = POPULATION,
 ) -> Spec:
-    """All that decides the outcome of a run.
+    """Make a run's spec: everything that decides its outcome.
 
     :param algorithm: Its name in commands; ``"qrdqn"`` (sb3-contrib) as a single agent only.
     :param env: A gymnasium id.
@@ -227,7 +227,7 @@ _ABSENT = object()
 
 
 def _constructed(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments as the algorithms take them: classes in place of their names."""
+    """Convert a spec's arguments to the algorithm's: classes in place of their names."""
     from sb3_robust_be.population.storage import decode
 
     return {name: decode(value) for name, value in arguments.items()}
@@ -245,7 +245,7 @@ def _single_agent(spec: Spec, env: Any) -> Any:
 
 
 class _Episodes(NamedTuple):
-    """Of a run, within its steps."""
+    """The episodes of a run, within its number of steps."""
 
     lengths: np.ndarray
     """Of those that ended"""
