@@ -71,7 +71,8 @@ def test_an_unknown_name():
 
 
 def test_names():
-    own = ["qrc", "qrc_huber", "qlc", "gq", "gq_huber", "sbeed"]
-    assert list(registry.names()) == ["dqn", *own, "qrdqn"]
+    own = [name for name, entry in ENTRIES.items() if not entry.baseline]
+    assert list(registry.names()) == list(ENTRIES)
     assert list(registry.names(baselines=False)) == list(registry.classes()) == own
+    assert {"dqn", "qrdqn"} == ENTRIES.keys() - own
     assert registry.classes(baselines=True) == {name: registry.load(name) for name in ENTRIES}
