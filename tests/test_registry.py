@@ -11,7 +11,7 @@ from sb3_robust_be import registry
 from sb3_robust_be.population.members import resolve_algorithm
 from sb3_robust_be.qrc.validation import constructor_arguments
 from sb3_robust_be.registry import ENTRIES
-from sb3_robust_be.report.style import COLOURS
+from sb3_robust_be.report.style import COLOURS, MARKERS
 
 CONFIGS = Path(__file__).parents[1] / "zoo_configs"
 every_entry = pytest.mark.parametrize("name", ENTRIES)
@@ -62,6 +62,7 @@ def test_labels_and_looks_differ():
     assert len({entry.label for entry in entries}) == len(ENTRIES)
     assert len({(entry.colour, entry.marker) for entry in entries}) == len(ENTRIES)
     assert {entry.colour for entry in entries} <= COLOURS.keys()
+    assert {entry.marker for entry in entries} <= set(MARKERS)
 
 
 def test_an_unknown_name():

@@ -195,6 +195,8 @@ def name_of(row: Row) -> str:
 
 
 def distinct_specs(runs: Iterable[Run]) -> list[Spec]:
-    """What is to be executed for these runs: contenders may share runs, such as DQN with the threshold ∞ and DQN with
-    the squared loss."""
+    """The specs to execute, each once: contenders may share a run.
+
+    DQN with the threshold ∞ and DQN with the squared loss are an example.
+    """
     return list({run_id(run.spec): run.spec for run in runs}.values())

@@ -27,9 +27,10 @@ def find(name: str) -> Experiment:
 
 
 def load_experiment(path: Path) -> Experiment:
-    """A user's own experiment.
+    """Load a user's own experiment from a file.
 
-    :param path: A Python file that defines ``EXPERIMENT``, or a YAML file (see :mod:`.custom`).
+    :param path: A Python file that defines ``EXPERIMENT``, or a YAML file (see
+        :func:`~sb3_robust_be.experiments.control.yaml_file.from_yaml`).
     :raises ValueError: If the file does not describe one.
     """
     if path.suffix in (".yml", ".yaml"):
@@ -116,7 +117,7 @@ def stage_of(run: Run) -> str:
 
 
 def stage_counts(experiment: Experiment, scale: str, results: Results) -> dict[str, Counts]:
-    """Of the runs that can be known by now, by stage. Contenders that share a run have one each."""
+    """Count the runs that are known by now, by stage. Contenders that share a run have one each."""
     preset = experiment.preset(scale)
     rows = experiment.collect(preset, results)
     runs = experiment.plan(preset, rows)

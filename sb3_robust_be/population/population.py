@@ -192,7 +192,7 @@ class Population:
 
     @property
     def tracebacks(self) -> list[str]:
-        """Of the exceptions that made members fail; empty for all others."""
+        """The traceback of the exception that made a member fail, one per member; empty for all others."""
         found = self._trainer.failures
         return [found[i].traceback if i in found else "" for i in range(len(self))]
 

@@ -112,7 +112,7 @@ class Saved(NamedTuple):
     """A saved population, as :func:`read` finds it."""
 
     arguments: dict[str, Any]
-    """Of the constructor"""
+    """Arguments of the constructor"""
     state: Path
     """The file of arrays"""
     failures: dict[str, list[str]]

@@ -27,7 +27,7 @@ class Failure(NamedTuple):
     reason: str
     """What happened and what to do about it."""
     traceback: str = ""
-    """Of the exception; empty if there was none."""
+    """The traceback of the exception; empty if there was none."""
 
 
 def failure_of(call: str, error: Exception) -> Failure:

@@ -107,7 +107,7 @@ def _first(x: Floats) -> Floats:
 
 
 def _last(x: Floats) -> Floats:
-    """Likewise over the last quarter."""
+    """Each run's mean over the last quarter of the points, of those with a value; NaN without any."""
     return _first(x[:, ::-1])
 
 

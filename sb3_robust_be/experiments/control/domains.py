@@ -85,4 +85,4 @@ crash) to 250 (a good landing)"""
 
 
 TOLERANCE = 0.2
-"""Of the domain's scale: what still counts as insensitive"""
+"""How far means may differ and still count as insensitive, as a fraction of the domain's scale"""

@@ -248,13 +248,13 @@ class _Episodes(NamedTuple):
     """The episodes of a run, within its number of steps."""
 
     lengths: np.ndarray
-    """Of those that ended"""
+    """Lengths of the episodes that ended"""
     returns: np.ndarray
-    """Theirs"""
+    """Returns of these episodes"""
     unfinished_return: float
-    """Of the one in which the run stopped, so far"""
+    """Return so far of the episode in which the run stopped"""
     unfinished_length: int
-    """0 if it stopped at the end of one"""
+    """Its steps so far; 0 if the run stopped at the end of an episode"""
 
 
 def _write(writer: RunWriter, spec: Spec, episodes: _Episodes, diverged_at: int | None, share: dict[str, Any]) -> None:
@@ -295,8 +295,9 @@ def load_finals(results: Results, specs: Sequence[Spec]) -> np.ndarray:
     """
     :param results: Of the runs.
     :param specs: Of :func:`control_spec`.
-    :return: The return per step over the last quarter, shape (runs,); NaN for runs that diverged, failed or are not
-        done. :func:`load_unfinished` says which of them count an episode that had not ended.
+    :return: The final return of each run (:func:`~sb3_robust_be.evaluation.final_performance`: the mean over the last
+        quarter of the steps, each counted with its episode's return), shape (runs,); NaN for runs that diverged, failed
+        or are not done. :func:`load_unfinished` says which of them count an episode that had not ended.
     """
     found = map(results.result, specs)
     return np.array([np.nan if result is None else result["final"] for result in found])
