@@ -58,7 +58,8 @@ ENTRIES: dict[str, Entry] = {
 
 
 def names(*, baselines: bool = True) -> tuple[str, ...]:
-    """
+    """List the names of the algorithms.
+
     :param baselines: Whether algorithms of other packages are among them.
     :return: The names in files and commands, in the order in which lists show them.
     """
@@ -66,7 +67,8 @@ def names(*, baselines: bool = True) -> tuple[str, ...]:
 
 
 def find(name: str) -> Entry:
-    """
+    """Look an algorithm up.
+
     :param name: In files and commands.
     :return: The algorithm's entry.
     :raises ValueError: If there is no such algorithm.
@@ -77,7 +79,8 @@ def find(name: str) -> Entry:
 
 
 def load(name: str) -> type[Any]:
-    """
+    """Import the class of an algorithm.
+
     :param name: In files and commands.
     :return: The algorithm's class, which is imported now.
     :raises ValueError: If there is no such algorithm.
@@ -87,7 +90,8 @@ def load(name: str) -> type[Any]:
 
 
 def classes(*, baselines: bool = False) -> dict[str, type[Any]]:
-    """
+    """Import the classes of the algorithms.
+
     :param baselines: Whether algorithms of other packages are among them.
     :return: The algorithms' classes by name, which are imported now.
     """

@@ -68,7 +68,8 @@ SEARCHED_WITH = {"h_target": "limit", "target_update_interval": "temperature"}
 
 
 def searched_arguments(algorithm: type[BaseAlgorithm]) -> dict[str, Suggest]:
-    """
+    """The arguments that ``tune`` searches for an algorithm.
+
     :param algorithm: A class of the registry.
     :return: The rows of :data:`SEARCHED_ARGUMENTS` that matter for it.
     """
@@ -101,7 +102,8 @@ def register() -> None:
 
 
 def config_file(algorithm: str) -> Path | None:
-    """
+    """Find the shipped configuration of an algorithm.
+
     :param algorithm: The name in files and commands, as ``"qrc_huber"``.
     :return: The shipped rl_zoo3 configuration, or ``None`` for an algorithm that this package ships none for.
     """

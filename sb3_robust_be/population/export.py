@@ -26,7 +26,8 @@ def single_agent(
     trainer: Trainer,
     member: int,
 ) -> OffPolicyAlgorithm:
-    """
+    """Make an ordinary agent of a member.
+
     :param algorithm: DQN or a class of this package.
     :param policy: As for a single agent.
     :param env: One of its own.

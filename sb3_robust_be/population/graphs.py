@@ -76,7 +76,8 @@ def _compile(graph: fx.GraphModule, inputs: Sequence[th.Tensor]) -> Function:
 
 
 def changed_by(graph: Function, inputs: Sequence[th.Tensor]) -> list[int]:
-    """
+    """Find the arguments that a function changes in place.
+
     :param graph: A function of tensors.
     :param inputs: Its arguments, which stay as they are.
     :return: The positions of those that it changes in place.

@@ -79,7 +79,8 @@ class Learner:
         return self.rows.new_tensor(np.asarray(values, np.float64))
 
     def values(self, observations: Observation) -> th.Tensor:
-        """
+        """Compute every member's action values.
+
         :param observations: One per member, shape (members, …).
         :return: ``q(s,·)``, shape (members, actions).
         """
@@ -175,14 +176,16 @@ class Learner:
             self._hold_frozen()
 
     def state(self) -> Tensors:
-        """
+        """Everything that learning changes, to be saved.
+
         :return: By name the tensors that learning changes, themselves and no copies.
         """
         targets = {} if self.target_rows is None else {"target_rows": self.target_rows}
         return {"rows": self.rows, "mean": self.mean, "square": self.square, **targets}
 
     def is_finite(self) -> np.ndarray:
-        """
+        """Check the members' parameters for NaN and infinities.
+
         :return: Whether all of a member's parameters are, shape (members,).
         """
         return self.rows.isfinite().all(dim=1).cpu().numpy()

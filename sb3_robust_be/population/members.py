@@ -59,14 +59,16 @@ class SpacesEnv(gym.Env):
 
 
 def known_algorithms() -> dict[str, type[DQN]]:
-    """
+    """The algorithms that populations can train.
+
     :return: The algorithms of which there can be populations, by name.
     """
     return {name: registry.load(name) for name, entry in registry.ENTRIES.items() if entry.population}
 
 
 def resolve_algorithm(algorithm: str | type[OffPolicyAlgorithm]) -> type[DQN]:
-    """
+    """Find the class of an algorithm that a population can train.
+
     :param algorithm: A class, or its name in files and commands.
     :return: The class: SB3's DQN, or one of this package.
     :raises ValueError: For anything else.
@@ -84,7 +86,8 @@ def resolve_algorithm(algorithm: str | type[OffPolicyAlgorithm]) -> type[DQN]:
 
 
 def member_class(algorithm: type[DQN]) -> type[Agent]:
-    """
+    """Find the class of the agents that a population is made of.
+
     :param algorithm: Of :func:`resolve_algorithm`.
     :return: The class whose loss is stacked.
     """
@@ -92,7 +95,8 @@ def member_class(algorithm: type[DQN]) -> type[Agent]:
 
 
 def plain(value: Any) -> Any:
-    """
+    """Convert numpy's numbers and vectors to Python's.
+
     :param value: An argument.
     :return: Lists in place of numpy's vectors, and Python's numbers in place of numpy's.
     """
@@ -102,7 +106,8 @@ def plain(value: Any) -> Any:
 
 
 def check_frequency(train_freq: Any) -> None:
-    """
+    """Check that ``train_freq`` counts steps.
+
     :param train_freq: As of a single agent.
     :raises ValueError: If it does not count steps, one or more.
     """
@@ -116,7 +121,8 @@ def check_frequency(train_freq: Any) -> None:
 
 
 def as_list(seeds: Any) -> list[Any]:
-    """
+    """Check that seeds are a collection.
+
     :param seeds: Integers or members.
     :return: The same as a list.
     :raises TypeError: If it is no collection.
@@ -178,7 +184,8 @@ def _check_seeds(seeds: Iterable[int]) -> list[int]:
 
 
 def check_arguments(cls: type[Agent], arguments: dict[str, Any]) -> None:
-    """
+    """Check the names of a population's arguments.
+
     :param cls: Of :func:`member_class`.
     :param arguments: For its constructor.
     :raises ValueError: For one that a population does not have.
@@ -198,7 +205,8 @@ def check_arguments(cls: type[Agent], arguments: dict[str, Any]) -> None:
 
 
 def own_arguments(arguments: dict[str, Any], member: Member) -> dict[str, Any]:
-    """
+    """The arguments of one member as a single agent.
+
     :param arguments: Of the population.
     :param member: One of its members.
     :return: A single agent's, with the member's settings in place of the lists; its ``seed`` is not among them.
@@ -231,7 +239,8 @@ def build_models(
 
 
 def structure(model: Agent) -> tuple[Any, ...]:
-    """
+    """What decides whether two members' networks can be stacked.
+
     :param model: A member.
     :return: All that members whose networks are stacked must have in common besides the population's arguments.
     """

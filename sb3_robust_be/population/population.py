@@ -145,7 +145,8 @@ class Population:
         return single_agent(self.algorithm, self.policy, env, arguments, self._trainer, position)
 
     def constructor_arguments(self) -> dict[str, Any]:
-        """
+        """The arguments that this population was made with.
+
         :return: What makes an equal population before its first step.
         """
         named = next((name for name, cls in m.known_algorithms().items() if cls is self.algorithm), self.algorithm)

@@ -28,7 +28,8 @@ class Uniforms:
         self._numbers = np.empty((0, 0, 0))
 
     def at(self, step: int) -> np.ndarray:
-        """
+        """Draw the numbers of one step.
+
         :param step: From 0 on.
         :return: Numbers in [0, 1), shape (members, width).
         """

@@ -18,7 +18,8 @@ _SCALARS = {"actions": np.int64, "rewards": np.float32, "dones": np.float32}
 
 
 def available_memory(device: th.device) -> float:
-    """
+    """How much memory is free for a replay buffer.
+
     :param device: Of the replay buffer.
     :return: Bytes that can still be taken there; infinity where the system does not tell.
     """
@@ -32,7 +33,8 @@ def available_memory(device: th.device) -> float:
 
 
 def nested(tensors: Mapping[str, th.Tensor]) -> dict[str, Any]:
-    """
+    """Put the parts of Dict observations into dictionaries.
+
     :param tensors: By name; the parts of Dict observations are called ``observations/<key>``.
     :return: The same with those parts in a dictionary of their own.
     """
@@ -106,7 +108,8 @@ class Replay:
         return views
 
     def fields(self) -> dict[str, th.Tensor]:
-        """
+        """The stored transitions by field.
+
         :return: Views by name, shape (members, capacity, …); the parts of Dict observations are called
             ``observations/<key>``.
         """
@@ -153,7 +156,8 @@ class Replay:
         return {**self.__dict__, "_graphs": {}}
 
     def grow(self, capacity: int) -> Replay:
-        """
+        """Copy the transitions to a larger buffer.
+
         :param capacity: Larger than before.
         :return: A buffer of that capacity with the same transitions, the oldest first.
         """

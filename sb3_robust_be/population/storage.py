@@ -26,7 +26,8 @@ _IMPORT, _MISSING, _FLOAT, _MEMBER, _TUPLE = "__import__", "__not_saved__", "__f
 
 
 def encode(value: Any) -> Any:
-    """
+    """Convert an argument to JSON.
+
     :param value: An argument.
     :return: What JSON can hold: classes and functions by their names, and a note in place of what has none.
     """
@@ -52,7 +53,8 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """
+    """Convert an argument back from JSON.
+
     :param value: Of :func:`encode`.
     :return: The argument.
     :raises ImportError: If a name cannot be imported.
@@ -76,7 +78,8 @@ def decode(value: Any) -> Any:
 
 
 def save(constructor_arguments: Mapping[str, Any], trainer: Trainer, folder: Path) -> None:
-    """
+    """Write a population to a folder.
+
     :param constructor_arguments: That make an equal population before its first step.
     :param trainer: Its state.
     :param folder: Where to; an earlier state there is replaced when the new one is complete.
@@ -120,7 +123,8 @@ class Saved(NamedTuple):
 
 
 def read(folder: Path, replacements: dict[str, Any]) -> Saved:
-    """
+    """Read the arguments of a saved population and where its state is.
+
     :param folder: Of :func:`save`.
     :param replacements: Arguments in place of the saved ones.
     :return: What makes the population anew, for :func:`restore` to go on with.
@@ -166,7 +170,8 @@ def _arrays(trainer: Trainer) -> dict[str, np.ndarray]:
 
 
 def restore(trainer: Trainer, saved: Saved) -> None:
-    """
+    """Load the saved state into a population's trainer.
+
     :param trainer: Of a population made from ``saved.arguments``; it is then as it was when it was saved.
     :param saved: Of :func:`read`.
     """

@@ -102,14 +102,16 @@ class Trainer:
         self.replay = self.make_replay(capacity) if self.replay is None else self.replay.grow(capacity)
 
     def make_replay(self, capacity: int) -> Replay:
-        """
+        """Make an empty replay buffer.
+
         :param capacity: Transitions per member.
         :return: An empty buffer.
         """
         return Replay(self._space, len(self.failed_at), capacity, self.device, self._dtype, self._verbose)
 
     def learner_of(self, member: int) -> tuple[Learner, int]:
-        """
+        """Find the networks of a member.
+
         :param member: An index into the population.
         :return: The learner that its networks belong to, and its row there.
         """
@@ -117,7 +119,8 @@ class Trainer:
         return self.learners[group], int(np.flatnonzero(self.groups[group] == member)[0])
 
     def prepare(self, observations: Any) -> Any:
-        """
+        """Convert observations of the environment to the network's.
+
         :param observations: The environment's.
         :return: The network's, in which images have the channel first.
         """

@@ -32,7 +32,8 @@ class VecChannelsFirst(VecTransposeImage):
 
     @staticmethod
     def transpose_space(observation_space: spaces.Box, key: str = "") -> spaces.Box:
-        """
+        """The space of the transposed images.
+
         :param observation_space: Of images with the channels last.
         :param key: In case of a Dict space, the key of the observation space.
         :return: With the channels first.
@@ -132,7 +133,8 @@ def _told(env: VecEnv) -> bool | None:
 
 
 def with_channels(policy_kwargs: dict[str, Any], policy_class: type, env: VecEnv | None) -> dict[str, Any]:
-    """
+    """Choose the features extractor's arguments for images whose channels SB3 would misread.
+
     :param policy_kwargs: The user's.
     :param policy_class: For which.
     :param env: Wrapped.

@@ -12,7 +12,8 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepR
 
 
 class FlatMultiDiscrete(spaces.MultiDiscrete):
-    """
+    """A MultiDiscrete space of several axes as one with a single axis.
+
     :param space: MultiDiscrete of any number of axes, of which this has one, in C order.
     """
 
@@ -22,7 +23,8 @@ class FlatMultiDiscrete(spaces.MultiDiscrete):
         """What the environment's observations have"""
 
     def flat(self, array: np.ndarray) -> np.ndarray:
-        """
+        """Flatten observations of the original space.
+
         :param array: Observations, one or a batch, as of either space.
         :return: As of this one.
         """
@@ -79,7 +81,8 @@ class VecFlattenMultiDiscrete(VecEnvWrapper):
 
 
 def flatten(env: VecEnv) -> VecEnv:
-    """
+    """Wrap an environment so that its MultiDiscrete observations have one axis.
+
     :param env: Wrapped by SB3.
     :return: The same, or wrapped so that no MultiDiscrete observation has several axes.
     """

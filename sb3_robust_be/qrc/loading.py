@@ -24,7 +24,8 @@ NOT_CHANGEABLE: dict[str, str] = {
 
 
 def read_attributes(path: Any, device: th.device | str, custom_objects: dict[str, Any]) -> dict[str, Any]:
-    """
+    """Read the attributes of a saved model.
+
     :param path: Of a file that SB3 or this package saved.
     :param device: As of ``load``.
     :param custom_objects: In place of saved ones.
@@ -65,7 +66,8 @@ def _unreadable(path: Any, custom_objects: dict[str, Any]) -> list[str]:
 def changed_attributes(
     algorithm: type[BaseAlgorithm], path: Any, data: dict[str, Any], given: dict[str, Any]
 ) -> dict[str, Any]:
-    """
+    """Turn what ``load`` was given into the attributes that it changes.
+
     :param algorithm: Which is loaded.
     :param path: Of the file, for the error.
     :param data: Its attributes.

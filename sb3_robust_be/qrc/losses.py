@@ -49,18 +49,21 @@ class SupportsBatchLoss(Protocol):
         """Whether the loss bootstraps from a copy of the network"""
 
     def update_settings(self) -> dict[str, Any]:
-        """
+        """Settings that :meth:`batch_loss` takes.
+
         :return: What :meth:`batch_loss` needs to know of the arguments at the current progress, where numbers may come
             from schedules.
         """
 
     def loss_choices(self) -> tuple[Hashable, ...]:
-        """
+        """Other arguments that :meth:`batch_loss` depends on.
+
         :return: What :meth:`batch_loss` takes from the arguments themselves: a compiled update is of one value of each.
         """
 
     def batch_loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
-        """
+        """The loss of one batch.
+
         :param data: Transitions; ``discounts`` replaces γ where the buffer gives it.
         :param settings: From :meth:`update_settings`.
         :return: The loss and the batch's detached quantities.
@@ -141,7 +144,8 @@ class LossModule(nn.Module):
         self.model = model
 
     def forward(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> tuple[th.Tensor, tuple[th.Tensor, ...]]:
-        """
+        """Compute the loss of one batch.
+
         :param data: A batch.
         :param settings: Of the model's ``update_settings``.
         :return: The scalar whose gradient is the update, and the fields of :class:`LossTerms` that are there.

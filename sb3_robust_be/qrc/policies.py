@@ -91,7 +91,8 @@ class QRCPolicy(DQNPolicy):
         self.optimizer = self.optimizer_class(groups, lr=lr_schedule(1), **kwargs)  # type: ignore[call-arg]
 
     def make_q_net(self) -> QRCNetwork:
-        """
+        """Create the two-headed network.
+
         :return: A network of this policy's architecture, with its own features extractor.
         """
         net_args = self._update_features_extractor(self.net_args, features_extractor=None)
@@ -128,7 +129,8 @@ class QRCPolicy(DQNPolicy):
         return TransitionValues(q.gather(1, actions), h.gather(1, actions), next_q.max(dim=1, keepdim=True).values)
 
     def action_indices(self, actions: th.Tensor) -> th.Tensor:
-        """
+        """Convert actions to column indices of the heads' outputs.
+
         :param actions: Actions of the space, which may start at any number.
         :return: The columns of q and h that are theirs.
         """
@@ -154,7 +156,8 @@ class QRCPolicy(DQNPolicy):
         return q[:batch_size], h, q[batch_size:]
 
     def takes_plainly(self, observation: np.ndarray | dict[str, np.ndarray]) -> TypeGuard[np.ndarray]:
-        """
+        """Whether an observation needs no conversion.
+
         :param observation: the input observation
         :return: Whether it is a batch that the network takes as it is, as observations in training mostly are.
         """
@@ -201,7 +204,8 @@ class QRCPolicy(DQNPolicy):
         return super().obs_to_tensor(self._as_arrays(observation))
 
     def is_vectorized_observation(self, observation: np.ndarray | dict[str, np.ndarray]) -> bool:
-        """
+        """Check whether an observation is a batch, as ``BasePolicy.is_vectorized_observation``.
+
         :param observation: the input observation to check
         :return: whether the given observation is vectorized or not
         """

@@ -109,7 +109,8 @@ def figure(key: str, drawing: str, caption: str, folder: str, name: str) -> str:
 
 
 def table(header: Sequence[str], lines: Sequence[Sequence[str]], right: Sequence[bool], escaped: bool = False) -> str:
-    """
+    """An HTML table.
+
     :param right: Columns of numbers.
     :param escaped: Whether the lines are HTML already.
     """

@@ -49,7 +49,8 @@ def failure_of(call: str, error: Exception) -> Failure:
 
 
 def find_bad_rewards(rewards: np.ndarray) -> dict[int, Failure]:
-    """
+    """Find members with rewards that no agent can learn from.
+
     :param rewards: ``(N,)``.
     :return: A failure for each member whose reward is NaN, infinite, or too large for float32.
     """
@@ -66,7 +67,8 @@ def find_bad_rewards(rewards: np.ndarray) -> dict[int, Failure]:
 
 
 def find_bad_observations(call: str, space: gym.Space[Any], observations: Observation) -> dict[int, Failure]:
-    """
+    """Find members with observations that no agent can learn from.
+
     :param call: What returned them, as in ``"step() of its environment"``.
     :param space: A member's.
     :param observations: ``(N, ...)``.

@@ -47,7 +47,8 @@ DQN_TARGET = 64
 
 
 def shared_arguments(domain: Domain) -> dict[str, Any]:
-    """
+    """The arguments that all algorithms share on a domain.
+
     :param domain: Of the run.
     :return: The arguments that every algorithm has in the paper: batch 32, one update per step from the 33rd transition
         on, γ = 0.99, ε = 0.1 throughout, no gradient clipping (section 8.1 and appendix "Nonlinear Control").
@@ -66,7 +67,8 @@ def shared_arguments(domain: Domain) -> dict[str, Any]:
 
 
 def own_arguments(domain: Domain, algorithm: str) -> dict[str, Any]:
-    """
+    """The arguments that an algorithm has besides the shared ones.
+
     :param domain: Of the run.
     :param algorithm: Its name in commands.
     :return: What the algorithm has besides, where nothing sweeps it. DQN: SB3's loss, a target network refreshed every

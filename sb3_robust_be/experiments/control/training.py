@@ -87,7 +87,8 @@ def train_population(specs: Sequence[Spec], writers: Sequence[RunWriter], report
 def train_members(
     specs: Sequence[Spec], report_progress: ReportProgress, look: Callable[[Population], None] | None = None
 ) -> Population:
-    """
+    """Train a population of which each member is one run.
+
     :param specs: As of :func:`train_population`.
     :param report_progress: Takes the finished fraction.
     :param look: Called with the population after every step.
@@ -127,7 +128,8 @@ def _population(specs: Sequence[Spec]) -> Population:
 
 
 def make_agent(spec: Spec) -> None:
-    """
+    """Make an agent as a run would, to find mistakes in its arguments before the work.
+
     :param spec: Of :func:`control_spec`.
     :raises Exception: Whatever the algorithm, the network or the environment object to in it, before the first step.
     """
@@ -292,7 +294,8 @@ def _monitor(spec: Spec, lengths: np.ndarray, returns: np.ndarray, seconds: floa
 
 
 def load_finals(results: Results, specs: Sequence[Spec]) -> np.ndarray:
-    """
+    """Read the final returns of runs.
+
     :param results: Of the runs.
     :param specs: Of :func:`control_spec`.
     :return: The final return of each run (:func:`~sb3_robust_be.evaluation.final_performance`: the mean over the last
@@ -304,7 +307,8 @@ def load_finals(results: Results, specs: Sequence[Spec]) -> np.ndarray:
 
 
 def load_unfinished(results: Results, specs: Sequence[Spec]) -> np.ndarray:
-    """
+    """Read which runs stopped within an episode that counts.
+
     :param results: Of the runs.
     :param specs: Of :func:`control_spec`.
     :return: Whether a run's returns count the episode in which it stopped, with its return so far, shape (runs,): then
@@ -316,7 +320,8 @@ def load_unfinished(results: Results, specs: Sequence[Spec]) -> np.ndarray:
 
 
 def load_curves(results: Results, specs: Sequence[Spec]) -> np.ndarray:
-    """
+    """Read the learning curves of runs.
+
     :param results: Of the runs.
     :param specs: Of :func:`control_spec`, all of as many steps.
     :return: Learning curves, shape (runs, points); NaN where there is none: everywhere for runs that diverged, failed
