@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from sb3_robust_be import registry
 from sb3_robust_be.envs import register_envs
 
 if TYPE_CHECKING:
@@ -19,14 +20,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "GQ": "sb3_robust_be.qrc",
-    "QLC": "sb3_robust_be.qrc",
-    "QRC": "sb3_robust_be.qrc",
-    "SBEED": "sb3_robust_be.sbeed",
-    "GQHuber": "sb3_robust_be.qrc",
     "MinAtarCNN": "sb3_robust_be.qrc",
     "Population": "sb3_robust_be.population",
-    "QRCHuber": "sb3_robust_be.qrc",
+    **{entry.class_name: entry.module for entry in registry.ENTRIES.values() if not entry.baseline},
 }
 
 __all__ = ["GQ", "QLC", "QRC", "SBEED", "GQHuber", "MinAtarCNN", "Population", "QRCHuber", "__version__"]

@@ -5,11 +5,11 @@ A command's module is imported when it runs, and not before: ``--help`` answers 
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import NamedTuple
 
 from sb3_robust_be import __version__
@@ -134,9 +134,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         return _fail(f"{name!r} is not a command.{did_you_mean(name, COMMANDS)} There are {', '.join(COMMANDS)}.")
     try:
-        module, _, function = COMMANDS[name].target.partition(":")
         with _current_folder_is_searched():
-            return int(getattr(importlib.import_module(module), function)(rest))
+            return int(resolve_name(COMMANDS[name].target)(rest))
     except Exception as error:
         if (advice := _missing_extra(error)) is not None:
             return _fail(f"{name}: {advice}")

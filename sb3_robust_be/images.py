@@ -1,4 +1,4 @@
-"""Where the channels of an image are, as far as its shape tells. Imports neither torch nor Stable-Baselines3."""
+"""Guesses from an image's shape which axis holds the channels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_USUAL_CHANNELS = 4
 
 
 class Reading(NamedTuple):
-    """How a shape of three sides is read."""
+    """Which axis of an image's shape holds the channels."""
 
     channels_last: bool
     certain: bool

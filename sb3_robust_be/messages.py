@@ -1,4 +1,4 @@
-"""What the package tells its users: warnings at their own line, and words that error messages share."""
+"""Warnings that name the user's own line, and phrases that error messages share."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def warn(text: str, category: type[Warning] = UserWarning) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """
+    """Suggest the known name that is nearest to a wrong one.
+
     :param name: Something that is not known.
     :param known: What there is.
     :return: The nearest known name as a sentence that begins with a space; nothing where none is near.
@@ -48,7 +49,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """
+    """Describe an exception in one line.
+
     :param error: An exception, whose message may have many lines.
     :return: Its type and the first of them.
     """

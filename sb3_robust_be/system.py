@@ -1,4 +1,4 @@
-"""What the system gives and takes: files that are complete or absent, processor cores, Ctrl-C at a chosen moment."""
+"""Files that are written completely or not at all, processor cores, and delaying Ctrl-C."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StoreError(OSError):
 
 
 def store_error(error: OSError, path: Path) -> StoreError:
-    """``error`` with the path and what to do."""
+    """Turn an error of the disk into one that names the path and the remedy."""
     if isinstance(error, StoreError):
         return error
     full = error.errno in _FULL
@@ -102,7 +102,7 @@ def available_cores() -> int:
 
 @contextlib.contextmanager
 def on_ctrl_c(handler: Any) -> Iterator[Any]:
-    """Another handler of SIGINT while it lasts; yields the usual one. Only the main thread can do that."""
+    """Replace the handler of SIGINT within the context, which yields the usual one; in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield None
         return
@@ -115,7 +115,7 @@ def on_ctrl_c(handler: Any) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def ctrl_c_later() -> Iterator[None]:
-    """What is done within it is done whole; an interruption comes at its end."""
+    """Delay Ctrl-C to the end of the context, so that what is done in it is done completely."""
     caught: list[Any] = []
     with on_ctrl_c(lambda *signal_and_frame: caught.append(signal_and_frame)) as usual:
         yield

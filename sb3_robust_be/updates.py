@@ -183,7 +183,7 @@ def is_clipped(
     threshold: Threshold | None = None,
     limit: str | None = None,
 ) -> Array:
-    """Where ``h`` lies outside what its dual form, or the limit, admits; a diagnostic.
+    """Where :func:`project` changes ``h`` because it lies outside its admissible set; a diagnostic.
 
     :param h: See :func:`project`, as for the other parameters.
     :return: Booleans, shape of ``h``.

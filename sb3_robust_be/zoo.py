@@ -26,17 +26,15 @@ from rl_zoo3.train import train as rl_zoo3_train
 from rl_zoo3.utils import ALGOS, get_model_path
 from stable_baselines3.common.base_class import BaseAlgorithm
 
+from sb3_robust_be import registry
 from sb3_robust_be.messages import did_you_mean, first_line
 from sb3_robust_be.qrc.validation import constructor_arguments
-from sb3_robust_be.registry import ALGORITHMS
 from sb3_robust_be.updates import H_TARGETS, LIMITS
 
 DEFAULT_ALGORITHM = "qrc_huber"
 LOG_FOLDER = "logs"
 # Apart from the runs of `train`, of which `enjoy` takes the newest: a search leaves a run without a model.
 TUNE_FOLDER = os.path.join(LOG_FOLDER, "tune")
-BASELINES = ("dqn",)
-"""Algorithms of others for which this package ships a configuration as well."""
 
 Suggest = Callable[[optuna.Trial, str], Any]
 
@@ -70,7 +68,8 @@ SEARCHED_WITH = {"h_target": "limit", "target_update_interval": "temperature"}
 
 
 def searched_arguments(algorithm: type[BaseAlgorithm]) -> dict[str, Suggest]:
-    """
+    """The arguments that ``tune`` searches for an algorithm.
+
     :param algorithm: A class of the registry.
     :return: The rows of :data:`SEARCHED_ARGUMENTS` that matter for it.
     """
@@ -92,22 +91,23 @@ def _sampler(algorithm: type[BaseAlgorithm]) -> Callable[..., dict[str, Any]]:
 
 
 def register() -> None:
-    """Enter :data:`~sb3_robust_be.registry.ALGORITHMS` into rl_zoo3's tables. Repeating it changes nothing.
+    """Enter the registry's algorithms into rl_zoo3's tables. Repeating it changes nothing.
 
     The tables are changed in place, for rl_zoo3's modules hold references to them.
     """
-    for name, algorithm in ALGORITHMS.items():
+    for name, algorithm in registry.classes().items():
         ALGOS[name] = algorithm
         HYPERPARAMS_SAMPLER[name] = _sampler(algorithm)
         HYPERPARAMS_CONVERTER[name] = lambda sampled_params: dict(sampled_params)
 
 
 def config_file(algorithm: str) -> Path | None:
-    """
+    """Find the shipped configuration of an algorithm.
+
     :param algorithm: The name in files and commands, as ``"qrc_huber"``.
     :return: The shipped rl_zoo3 configuration, or ``None`` for an algorithm that this package ships none for.
     """
-    if algorithm not in (*ALGORITHMS, *BASELINES):
+    if algorithm not in registry.ENTRIES or not registry.ENTRIES[algorithm].config:
         return None
     package = Path(__file__).parent
     # A wheel has the folder inside the package, a source tree beside it.
@@ -172,7 +172,7 @@ def _has_display() -> bool:
 
 
 class _Call:
-    """One call of an rl_zoo3 script: the arguments, and what of them the defaults and checks depend on.
+    """One call of an rl_zoo3 script: its arguments, our defaults, and checks.
 
     Checks end in :meth:`error` where rl_zoo3 would show a traceback or go on without a word.
     """
@@ -237,7 +237,7 @@ class _Call:
         )
 
     def _check_module(self) -> None:
-        """Refuse gymnasium's ``module:id``, for rl_zoo3 looks the whole of it up."""
+        """Refuse gymnasium's ``module:id`` for ``--env``, since rl_zoo3 would look up the whole text as an id."""
         module, colon, env_id = self.seen.env.rpartition(":")
         if colon:
             packages = " ".join(dict.fromkeys([module, *self.seen.gym_packages]))
@@ -247,7 +247,7 @@ class _Call:
             )
 
     def check_trial(self) -> None:
-        """Refuse what rl_zoo3 ignores: a study without a trial, a trial without its study, and the number 0."""
+        """Refuse what rl_zoo3 would silently ignore: a study without a trial, or the reverse, and trial 0."""
         seen = self.seen
         if seen.trial_id is None:
             given = [name for name, value in (("--storage", seen.storage), ("--study-name", seen.study_name)) if value]
@@ -264,7 +264,7 @@ class _Call:
             self.error("--trial-id 0 would be ignored by rl_zoo3: of N trials, name the first by --trial-id -N.")
 
     def check_model(self) -> None:
-        """Refuse to play what has not been trained."""
+        """Refuse to play an agent that has not been trained."""
         seen = self.seen
         if self.wants_help or seen.algo not in ALGOS:
             return

@@ -18,7 +18,9 @@ import yaml
 from stable_baselines3.common.monitor import load_results
 
 from sb3_robust_be import QRCHuber, cli, zoo
-from sb3_robust_be.registry import ALGORITHMS
+from sb3_robust_be.registry import classes
+
+ALGORITHMS = classes()
 
 ROOT = Path(__file__).parents[1]
 ENV_ID = "RobustBE/MountainCar1000-v0"

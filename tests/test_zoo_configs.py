@@ -11,11 +11,10 @@ from rl_zoo3.exp_manager import ExperimentManager
 from rl_zoo3.utils import ALGOS
 from stable_baselines3 import DQN
 
-from sb3_robust_be import zoo
+from sb3_robust_be import registry, zoo
 from sb3_robust_be.evaluation import final_performance
-from sb3_robust_be.registry import ALGORITHMS
 
-NAMES = [*ALGORITHMS, *zoo.BASELINES]
+NAMES = [name for name, entry in registry.ENTRIES.items() if entry.config]
 MINATAR = [f"MinAtar/{game}-v0" for game in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")]
 SMALL = ["CartPole-v1", "Acrobot-v1", "RobustBE/MountainCar1000-v0", "LunarLander-v3", "RobustBE/CliffWorld-v0"]
 # An environment for each entry that is not one.
@@ -129,7 +128,7 @@ def test_the_papers_own_arguments():
         assert entry["huber_threshold"] == (2.0 if "MountainCar" in key else 1.0)
     # On the small domains QRC-Huber's is chosen; see test_zoo_evidence.py.
     assert {CONFIGS["qrc_huber"][key]["huber_threshold"] for key in (*MINATAR, *STAND_INS)} == {1.0}
-    for name in ALGORITHMS:
+    for name in registry.names(baselines=False):
         beta = 1.0 if name in ("qrc", "qrc_huber", "qlc") else 0.0
         assert {entry["h_regularization"] for entry in CONFIGS[name].values()} == {beta}
         assert {entry["h_learning_rate_ratio"] for entry in CONFIGS[name].values()} == {1.0}

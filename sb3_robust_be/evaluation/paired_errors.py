@@ -40,7 +40,7 @@ def lower(claim: str, x: ArrayLike, y: ArrayLike, factor: float = 1.0) -> Verdic
 
 
 def _lower_on_most_seeds(claim: str, x: Floats, y: Floats) -> Verdict:
-    """Of pairs without NaN, infinities allowed."""
+    """Judge by the signs of pairs without NaN, infinities allowed."""
     differ = ~np.isclose(x, y, rtol=ROUNDING, atol=0.0)
     wins, pairs = int((x < y)[differ].sum()), int(differ.sum())
     if pairs == 0:

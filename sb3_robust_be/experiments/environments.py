@@ -12,7 +12,7 @@ from sb3_robust_be.runner.specs import Spec
 
 
 def import_packages(spec: Spec) -> None:
-    """Import what registers the environment, in whatever process this is.
+    """Import the modules that register the environment, as each worker process must.
 
     :param spec: Of :func:`~sb3_robust_be.experiments.control.training.control_spec`.
     :raises ValueError: If a module cannot be imported.
@@ -28,7 +28,7 @@ def import_packages(spec: Spec) -> None:
 
 
 def check_environments(specs: Sequence[Spec]) -> None:
-    """Before hours of work, not after: whether every environment can be made.
+    """Check that every environment can be made, before hours of work.
 
     :param specs: Of any function; those without an environment are passed over.
     :raises ValueError: If one cannot.

@@ -1,4 +1,4 @@
-"""What an experiment is: declared data, the runs that follow from it, and what is made of their results."""
+"""The class of an experiment: its sizes, the runs of each, and the analysis of their results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SELECTION, REPORTED = "selection", "reported"
 
 
 class Reading(NamedTuple):
-    """A place where the paper contradicts itself or is silent."""
+    """A choice that this reproduction makes where the paper contradicts itself or is silent."""
 
     question: str
     readings: tuple[str, ...]
@@ -30,7 +30,7 @@ class Reading(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A run under the names by which tables know it."""
+    """A run: its spec, and its named columns in the table of results."""
 
     names: Row
     """Its columns in the table of results, as far as they are known before it is made: ``stage``, ``domain``,
@@ -51,11 +51,11 @@ class Results:
         self.known = list(known)
 
     def result(self, spec: Spec) -> dict[str, Any] | None:
-        """What a run has found; ``None`` if it is not done."""
+        """The result of a run; ``None`` if it is not done."""
         return load_results(self.out, [spec])[0]
 
     def failure(self, spec: Spec) -> dict[str, Any] | None:
-        """How a run has failed; ``None`` if it has not."""
+        """The recorded failure of a run; ``None`` if it has not failed."""
         return load_failures(self.out, [spec])[0]
 
     def arrays(self, spec: Spec, name: str = "curve") -> dict[str, Any]:
@@ -195,6 +195,8 @@ def name_of(row: Row) -> str:
 
 
 def distinct_specs(runs: Iterable[Run]) -> list[Spec]:
-    """What is to be executed for these runs: contenders may share runs, such as DQN with the threshold ∞ and DQN with
-    the squared loss."""
+    """The specs to execute, each once: contenders may share a run.
+
+    DQN with the threshold ∞ and DQN with the squared loss are an example.
+    """
     return list({run_id(run.spec): run.spec for run in runs}.values())

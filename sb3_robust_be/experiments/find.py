@@ -1,4 +1,4 @@
-"""Which experiment a command is about, where its runs are, and how far they are."""
+"""Finds the experiment that a command names, its folder, and how many of its runs are done."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def find(name: str) -> Experiment:
 
 
 def load_experiment(path: Path) -> Experiment:
-    """A user's own experiment.
+    """Load a user's own experiment from a file.
 
-    :param path: A Python file that defines ``EXPERIMENT``, or a YAML file (see :mod:`.custom`).
+    :param path: A Python file that defines ``EXPERIMENT``, or a YAML file (see
+        :func:`~sb3_robust_be.experiments.control.yaml_file.from_yaml`).
     :raises ValueError: If the file does not describe one.
     """
     if path.suffix in (".yml", ".yaml"):
@@ -57,7 +58,7 @@ def find_all(name: str) -> list[Experiment]:
 
 
 def folder(out: str | Path, experiment: Experiment, scale: str) -> Path:
-    """The folder of its runs.
+    """The folder of an experiment's runs.
 
     :param out: Of all experiments.
     """
@@ -87,13 +88,13 @@ def keep_known(out: Path, rows: Rows) -> None:
 
 
 def command_line(verb: str, args: argparse.Namespace, experiment: Experiment) -> str:
-    """The command that does something else with the experiment."""
+    """The command line that runs, reports or publishes the experiment."""
     name = args.name if args.name != ALL else experiment.name
     return f"sb3-robust-be experiment {verb} {name} --scale {args.scale} --out {args.out}"
 
 
 def ended(out: Path, specs: list[Spec]) -> bool:
-    """Whether every run has ended, well or not."""
+    """Whether every run is done or has failed."""
     counts = status(out, specs)
     return counts.running + counts.left == 0
 
@@ -116,7 +117,7 @@ def stage_of(run: Run) -> str:
 
 
 def stage_counts(experiment: Experiment, scale: str, results: Results) -> dict[str, Counts]:
-    """Of the runs that can be known by now, by stage. Contenders that share a run have one each."""
+    """Count the runs that are known by now, by stage. Contenders that share a run have one each."""
     preset = experiment.preset(scale)
     rows = experiment.collect(preset, results)
     runs = experiment.plan(preset, rows)

@@ -1,4 +1,4 @@
-"""What made a run besides its spec: the environment's registration and source, and versions, as named strings."""
+"""What a run depends on besides its spec: versions, and the environment's registration and source."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _distributions(modules: Iterable[str]) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    """A value in words that are the same in every process: without addresses, and sets in order."""
+    """Describe a value by a text that is the same in every process: without addresses, and with sets in order."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):

@@ -82,7 +82,7 @@ def number_of_jobs(how: Execution) -> int:
 
 
 def start_fresh(how: Execution, out: Path) -> None:
-    """Do what ``--fresh`` asks for, if it is given.
+    """With ``--fresh``, rename the folder of earlier runs so that all are made anew.
 
     :param how: The runs are executed.
     :param out: The folder of the runs.
@@ -101,7 +101,7 @@ def start_fresh(how: Execution, out: Path) -> None:
 
 
 def execute(specs: Sequence[Spec], out: Path, how: Execution) -> None:
-    """Make the runs that are not done.
+    """Execute the runs that are not done.
 
     :param specs: Of the runs.
     :param out: Their folder.

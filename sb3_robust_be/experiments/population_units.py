@@ -1,4 +1,4 @@
-"""Runs of many settings and seeds as units of work: what can be one population is one."""
+"""Groups runs into units of work: those that can be trained as one population are one unit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _largest(spec: Spec) -> int:
 
 
 def _population_of(spec: Spec) -> str:
-    """What the members of a unit have in common: all but seeds and numbers that may differ.
+    """What all members of a population share: everything but seeds and numbers that may differ.
 
     A population could hold other choices as well, but stacks them apart, as several smaller ones.
     """

@@ -51,7 +51,7 @@ def add_publish_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Job(NamedTuple):
-    """A page to be made."""
+    """A report page that is to be written."""
 
     name: str
     """As :func:`~sb3_robust_be.experiments.find.find` takes it"""
@@ -64,7 +64,7 @@ class Job(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What became of a job."""
+    """The outcome of a job: the written page, or the runs that are missing."""
 
     said: str
     report: Report | None

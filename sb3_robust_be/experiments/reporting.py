@@ -1,4 +1,4 @@
-"""From an experiment's rows to its page."""
+"""Makes an experiment's report page from its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions that execute runs, by the short names that specs have for them: code moves, a run stays the same."""
+"""The functions that execute runs, by short names, so that a run's spec stays the same when code moves."""
 
 from __future__ import annotations
 

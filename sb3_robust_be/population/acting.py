@@ -1,4 +1,4 @@
-"""ε-greedy actions of all members."""
+"""ε-greedy actions of all agents of a population, each with its own ε and random numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sb3_robust_be.updates import mellowmax_policy
 
 class Exploration:
     """
-    Every member's ε at the current progress, and the actions that follow from values and uniform numbers.
+    The members' exploration: their ε at the current progress, and their actions.
 
     :param models: The members' single agents, with their schedules.
     :param n_actions: Of the environment.
@@ -38,7 +38,8 @@ class Exploration:
         """ε, shape (members,)"""
 
     def set_progress(self, progress_remaining: float) -> None:
-        """
+        """Set every member's ε to that of the current progress.
+
         :param progress_remaining: From 1 to 0.
         """
         # SB3's schedule divides by the fraction at the very beginning, where a single agent does not ask it.
@@ -49,14 +50,16 @@ class Exploration:
         self.rates = np.minimum(np.array(distinct)[self._member], self.cap)
 
     def random_actions(self, uniforms: np.ndarray) -> np.ndarray:
-        """
+        """Choose uniformly random actions.
+
         :param uniforms: In [0, 1), shape (members, at least WIDTH).
         :return: Indices of actions, shape (members,).
         """
         return (uniforms[:, 1] * self._n_actions).astype(np.int64)
 
     def actions(self, values: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """
+        """Choose ε-greedy actions, or those of the members' own policy.
+
         :param values: ``q(s,·)``, shape (members, actions).
         :param uniforms: In [0, 1), shape (members, at least WIDTH).
         :return: Indices of actions, shape (members,).

@@ -17,7 +17,8 @@ class AdamSettings(NamedTuple):
 
     @classmethod
     def of(cls, optimizer: th.optim.Optimizer) -> AdamSettings:
-        """
+        """Read the settings of an optimiser.
+
         :param optimizer: A member's.
         :return: Its settings.
         :raises ValueError: If it is not plain Adam.

@@ -1,4 +1,4 @@
-"""SB3's DQN as a member of a population: the same agent, with its loss where it can be taken alone."""
+"""SB3's DQN with its loss as a method of its own, so that populations can train it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,22 @@ from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.losses import LossTerms, update_loss
 from sb3_robust_be.qrc.validation import check_not_negative
 from sb3_robust_be.updates import semi_gradient_coefficients
+
+
+def target_arguments(arguments: dict[str, Any], *, always_target: bool = False) -> dict[str, Any]:
+    """Arguments in which ``target_update_interval`` says "no target network" as one algorithm understands it.
+
+    :param arguments: Of an agent; an interval of ``None`` or 0 stands for no target network, and one that is left out
+        for the algorithm's default.
+    :param always_target: Whether the algorithm always has a target network, as SB3's do. Then it is copied before every
+        update, which is as good as none.
+    :return: The same arguments otherwise.
+    """
+    if arguments.get("target_update_interval", True):
+        return dict(arguments)
+    if always_target:
+        return {**arguments, "target_update_interval": 1, "tau": 1.0}
+    return {**arguments, "target_update_interval": None}
 
 
 class BaselineDQN(DQN):
@@ -51,20 +67,18 @@ class BaselineDQN(DQN):
                 raise ValueError(f"huber_threshold must be positive and is 0. {remedy}")
         self.huber_threshold = huber_threshold
         self.has_target = bool(target_update_interval)
-        # A target that is refreshed before every update is none.
         super().__init__(
             policy,
             env,
-            target_update_interval=target_update_interval or 1,
             max_grad_norm=math.inf if max_grad_norm is None else max_grad_norm,
-            **kwargs,
+            **target_arguments({**kwargs, "target_update_interval": target_update_interval}, always_target=True),
         )
 
     def update_settings(self) -> dict[str, Any]:
         return {"threshold": math.inf if self.huber_threshold is None else self.huber_threshold}
 
     def loss_choices(self) -> tuple[Hashable, ...]:
-        """As of the algorithms of this package."""
+        """Other arguments that the loss depends on, as :meth:`TwoHeadDQN.loss_choices`."""
         return (self.gamma, self.has_target)
 
     def batch_loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:

@@ -1,4 +1,4 @@
-"""Integer observations one-hot encoded before the networks see them: within ``vmap`` torch cannot do it."""
+"""One-hot encodes integer observations before the networks see them, since torch cannot within ``vmap``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def _binary(n: int) -> spaces.Box:
 
 
 def stored_space(raw: spaces.Space, network: spaces.Space) -> spaces.Space:
-    """
+    """The space of the observations in the replay buffer.
+
     :param raw: The environment's observations.
     :param network: The single agent's, in which images may be transposed and integers are encoded.
     :return: What the replay buffer holds: transposed, not encoded.

@@ -1,4 +1,4 @@
-"""Every member's episodes."""
+"""Returns and lengths of every member's episodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Episodes(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """The episodes that are going on, one per member."""
+    """The members' episodes that have not ended yet."""
 
     returns: np.ndarray
     """Sums of their rewards so far, undiscounted, shape (members,); NaN for a member that has failed"""
@@ -41,7 +41,8 @@ class EpisodeLog:
         self._n_members = n_members
 
     def add(self, step: int, rewards: np.ndarray, ended: np.ndarray, alive: np.ndarray) -> None:
-        """
+        """Add the rewards of one step.
+
         :param step: From 1 on.
         :param rewards: Shape (members,), 0 for those that have not.
         :param ended: Terminated or cut off, shape (members,).
@@ -56,21 +57,24 @@ class EpisodeLog:
             self.lengths[ended] = 0
 
     def unfinished(self, alive: np.ndarray) -> Unfinished:
-        """
+        """The episodes that have not ended.
+
         :param alive: Members that count, shape (members,).
         :return: The episodes that are going on.
         """
         return Unfinished(np.where(alive, self.returns, np.nan), np.where(alive, self.lengths, 0))
 
     def table(self) -> np.ndarray:
-        """
+        """All finished episodes as one array, to be saved.
+
         :return: One row per episode: member, step, return and length.
         """
         rows = [np.column_stack(columns) for columns in self._finished]
         return np.concatenate(rows, dtype=np.float64) if rows else np.empty((0, 4))
 
     def load(self, table: np.ndarray, returns: np.ndarray, lengths: np.ndarray) -> None:
-        """
+        """Restore a saved log.
+
         :param table: Of :meth:`table`.
         :param returns: Of the unfinished episodes.
         :param lengths: Of the unfinished episodes.
@@ -80,7 +84,8 @@ class EpisodeLog:
         self.returns, self.lengths = returns.copy(), lengths.astype(np.int64)
 
     def episodes(self) -> list[Episodes]:
-        """
+        """The finished episodes of every member.
+
         :return: One entry per member.
         """
         table = self.table()

@@ -13,6 +13,7 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from sb3_robust_be.messages import warn
+from sb3_robust_be.population.baseline import target_arguments
 from sb3_robust_be.population.learner import Learner
 from sb3_robust_be.population.trainer import Trainer
 
@@ -25,7 +26,8 @@ def single_agent(
     trainer: Trainer,
     member: int,
 ) -> OffPolicyAlgorithm:
-    """
+    """Make an ordinary agent of a member.
+
     :param algorithm: DQN or a class of this package.
     :param policy: As for a single agent.
     :param env: One of its own.
@@ -55,15 +57,12 @@ def single_agent(
 
 def _dqns_own(arguments: dict[str, Any]) -> dict[str, Any]:
     """SB3's DQN has a target network, clips gradients, and has one loss."""
-    own = dict(arguments)
+    own = target_arguments(arguments, always_target=True)
     if own.pop("huber_threshold", 1.0) != 1.0:
         warn(
             f"This member was trained with huber_threshold={arguments['huber_threshold']}; SB3's DQN has the loss with "
             "threshold 1 and would learn on with that."
         )
-    if not own.get("target_update_interval", True):
-        # A target that is the network itself after every step is as good as none.
-        own |= {"target_update_interval": 1, "tau": 1.0}
     if "max_grad_norm" in own and own["max_grad_norm"] is None:
         own["max_grad_norm"] = math.inf
     return own

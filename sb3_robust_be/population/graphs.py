@@ -1,16 +1,17 @@
-"""A function of tensors as a graph of elementary operations: traced once, without those that do nothing."""
+"""Makes a function of tensors faster: traced once, simplified, and compiled if wanted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch as th
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from sb3_robust_be.messages import warn
+from sb3_robust_be.messages import first_line, warn
+from sb3_robust_be.qrc.compiled import generate_code
 
 aten = th.ops.aten
 
@@ -20,7 +21,7 @@ _RESHAPING = (aten.expand.default, aten.view.default, aten._unsafe_view.default,
 
 
 def trace(function: Function, example: Any, compiled: bool = False) -> Function:
-    """Make a faster function of the same tensors, for inputs of these shapes only.
+    """Trace a function into a faster one, for inputs of these shapes only.
 
     ``torch.compile`` cannot take ``vmap(grad(…))``; ``make_fx`` first can. Half of what is left on a CPU is the time
     per operation, so operations without effect are taken out. Operations in place stay in place. On a CUDA device
@@ -47,7 +48,7 @@ def trace(function: Function, example: Any, compiled: bool = False) -> Function:
 
 
 def _copy(x: th.Tensor) -> th.Tensor:
-    """With the strides of the original, which compiled code counts on."""
+    """Copy a tensor with its strides, which compiled code relies on."""
     return th.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
 
 
@@ -65,11 +66,8 @@ def _trace(function: Function, inputs: Sequence[th.Tensor], compiled: bool) -> F
 
 
 def _compile(graph: fx.GraphModule, inputs: Sequence[th.Tensor]) -> Function:
-    # Only here, because it takes seconds to import.
-    from torch import _inductor
-
     try:
-        code = cast(Function, _inductor.compile(graph, list(inputs)))
+        code = generate_code(graph, inputs)
         code(*map(_copy, inputs))
     except Exception as error:
         _warn("cannot be compiled here", error, "Install a C++ compiler such as g++, or pass compile=False.")
@@ -78,7 +76,8 @@ def _compile(graph: fx.GraphModule, inputs: Sequence[th.Tensor]) -> Function:
 
 
 def changed_by(graph: Function, inputs: Sequence[th.Tensor]) -> list[int]:
-    """
+    """Find the arguments that a function changes in place.
+
     :param graph: A function of tensors.
     :param inputs: Its arguments, which stay as they are.
     :return: The positions of those that it changes in place.
@@ -136,8 +135,7 @@ class Captured:
 
 
 def _warn(what: str, error: Exception, remedy: str) -> None:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    warn(f"The update of this population {what} ({reason}). {remedy}")
+    warn(f"The update of this population {what} ({first_line(error)}). {remedy}")
 
 
 def simplify(graph: fx.GraphModule) -> None:

@@ -1,4 +1,4 @@
-"""Networks of many agents that act and learn in lock-step, each as it would alone."""
+"""Networks and optimiser of many agents that learn in lock-step, each as it would alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NORM_EPS = 1e-6
 
 
 class _Settings(NamedTuple):
-    """What an update needs to know of the members' arguments; tensors have one row per member."""
+    """The members' arguments as an update takes them; tensors have one row per member."""
 
     rates: th.Tensor
     """Learning rates of values and secondary head, shape (members, 2)"""
@@ -75,11 +75,12 @@ class Learner:
         return {**self.__dict__, "_graphs": {}}
 
     def _vector(self, values: Sequence[Any] | np.ndarray) -> th.Tensor:
-        """One number (or row of them) per member."""
+        """A tensor with one number, or row of numbers, per member."""
         return self.rows.new_tensor(np.asarray(values, np.float64))
 
     def values(self, observations: Observation) -> th.Tensor:
-        """
+        """Compute every member's action values.
+
         :param observations: One per member, shape (members, …).
         :return: ``q(s,·)``, shape (members, actions).
         """
@@ -175,20 +176,22 @@ class Learner:
             self._hold_frozen()
 
     def state(self) -> Tensors:
-        """
+        """Everything that learning changes, to be saved.
+
         :return: By name the tensors that learning changes, themselves and no copies.
         """
         targets = {} if self.target_rows is None else {"target_rows": self.target_rows}
         return {"rows": self.rows, "mean": self.mean, "square": self.square, **targets}
 
     def is_finite(self) -> np.ndarray:
-        """
+        """Check the members' parameters for NaN and infinities.
+
         :return: Whether all of a member's parameters are, shape (members,).
         """
         return self.rows.isfinite().all(dim=1).cpu().numpy()
 
     def freeze(self, members: np.ndarray) -> None:
-        """Nothing changes these members from now on, neither their networks nor their optimiser.
+        """Leave these members' networks and optimiser unchanged from now on.
 
         :param members: Booleans, shape (members,).
         """

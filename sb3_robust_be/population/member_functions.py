@@ -1,4 +1,4 @@
-"""What one member computes, as functions of its parameters, and the same for all members by ``vmap``."""
+"""Action values and gradients of all members at once, by ``vmap`` over one agent's functions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class MemberFunctions:
         self._loss, self._q, self._layout = LossModule(model), _Values(model.policy), layout
 
     def values(self, rows: th.Tensor, constants: Tensors, observations: Tensors) -> th.Tensor:
-        """
+        """Compute the action values of all members.
+
         :param rows: Parameters.
         :param constants: What of the networks is not trained, by name.
         :param observations: One per member, by name.
@@ -69,7 +70,8 @@ class MemberFunctions:
         choices: dict[str, Any],
         moves_target: bool,
     ) -> th.Tensor:
-        """
+        """Compute the gradients of all members' losses.
+
         :param rows: Parameters.
         :param target: Those of the target networks, if there are any.
         :param constants: What of the networks is not trained, by name.
@@ -93,7 +95,8 @@ class MemberFunctions:
         return total + self._layout.join(found[1].values()) if moves_target else total
 
     def moves_target(self, settings: Tensors, batch: Tensors, choices: dict[str, Any]) -> bool:
-        """
+        """Find out whether the update also follows a gradient at the target network.
+
         :param settings: As of :meth:`gradient`, as for the other parameters.
         :return: Whether the loss has a gradient at the target network's parameters.
         """

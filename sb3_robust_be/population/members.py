@@ -1,4 +1,4 @@
-"""Who is in a population: the product of seeds and settings, each a single agent's arguments."""
+"""The members of a population: every seed with every combination of the listed arguments."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gymnasium import spaces
 from stable_baselines3 import DQN
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
+from sb3_robust_be import registry
 from sb3_robust_be.messages import warn
-from sb3_robust_be.population.baseline import Agent, BaselineDQN
+from sb3_robust_be.population.baseline import Agent, BaselineDQN, target_arguments
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.validation import check_count, constructor_arguments
-from sb3_robust_be.registry import ALGORITHMS
 
 # What may differ between members, hence be a list.
 NUMBERS = (
@@ -52,19 +52,28 @@ class Member:
 
 
 class SpacesEnv(gym.Env):
-    """An environment for its spaces: what a single agent needs in order to be built."""
+    """An environment of which only the spaces are used, to build a single agent."""
 
     def __init__(self, observation_space: spaces.Space, action_space: spaces.Space) -> None:
         self.observation_space, self.action_space = observation_space, action_space
 
 
-def resolve_algorithm(algorithm: str | type[OffPolicyAlgorithm]) -> type[DQN]:
+def known_algorithms() -> dict[str, type[DQN]]:
+    """The algorithms that populations can train.
+
+    :return: The algorithms of which there can be populations, by name.
     """
+    return {name: registry.load(name) for name, entry in registry.ENTRIES.items() if entry.population}
+
+
+def resolve_algorithm(algorithm: str | type[OffPolicyAlgorithm]) -> type[DQN]:
+    """Find the class of an algorithm that a population can train.
+
     :param algorithm: A class, or its name in files and commands.
     :return: The class: SB3's DQN, or one of this package.
     :raises ValueError: For anything else.
     """
-    known = {"dqn": DQN, **ALGORITHMS}
+    known = known_algorithms()
     found = known.get(algorithm) if isinstance(algorithm, str) else algorithm
     if found is BaselineDQN:
         return DQN
@@ -77,7 +86,8 @@ def resolve_algorithm(algorithm: str | type[OffPolicyAlgorithm]) -> type[DQN]:
 
 
 def member_class(algorithm: type[DQN]) -> type[Agent]:
-    """
+    """Find the class of the agents that a population is made of.
+
     :param algorithm: Of :func:`resolve_algorithm`.
     :return: The class whose loss is stacked.
     """
@@ -85,7 +95,8 @@ def member_class(algorithm: type[DQN]) -> type[Agent]:
 
 
 def plain(value: Any) -> Any:
-    """
+    """Convert numpy's numbers and vectors to Python's.
+
     :param value: An argument.
     :return: Lists in place of numpy's vectors, and Python's numbers in place of numpy's.
     """
@@ -95,7 +106,8 @@ def plain(value: Any) -> Any:
 
 
 def check_frequency(train_freq: Any) -> None:
-    """
+    """Check that ``train_freq`` counts steps.
+
     :param train_freq: As of a single agent.
     :raises ValueError: If it does not count steps, one or more.
     """
@@ -109,7 +121,8 @@ def check_frequency(train_freq: Any) -> None:
 
 
 def as_list(seeds: Any) -> list[Any]:
-    """
+    """Check that seeds are a collection.
+
     :param seeds: Integers or members.
     :return: The same as a list.
     :raises TypeError: If it is no collection.
@@ -120,7 +133,7 @@ def as_list(seeds: Any) -> list[Any]:
 
 
 def expand(seeds: Iterable[int] | Iterable[Member], arguments: dict[str, Any]) -> list[Member]:
-    """The product of seeds and listed settings; seeds run fastest.
+    """Combine every seed with every combination of the arguments that are lists; seeds run fastest.
 
     :param seeds: One or more, each once; or the members themselves.
     :param arguments: Of which those that are lists are taken apart.
@@ -171,7 +184,8 @@ def _check_seeds(seeds: Iterable[int]) -> list[int]:
 
 
 def check_arguments(cls: type[Agent], arguments: dict[str, Any]) -> None:
-    """
+    """Check the names of a population's arguments.
+
     :param cls: Of :func:`member_class`.
     :param arguments: For its constructor.
     :raises ValueError: For one that a population does not have.
@@ -191,21 +205,19 @@ def check_arguments(cls: type[Agent], arguments: dict[str, Any]) -> None:
 
 
 def own_arguments(arguments: dict[str, Any], member: Member) -> dict[str, Any]:
-    """
+    """The arguments of one member as a single agent.
+
     :param arguments: Of the population.
     :param member: One of its members.
     :return: A single agent's, with the member's settings in place of the lists; its ``seed`` is not among them.
     """
-    own = {**arguments, **member.settings}
-    if own.get("target_update_interval") == 0:
-        own["target_update_interval"] = None
-    return own
+    return target_arguments({**arguments, **member.settings})
 
 
 def build_models(
     cls: type[Agent], policy: str | type[Any], env: gym.Env, members: Sequence[Member], arguments: dict[str, Any]
 ) -> list[Agent]:
-    """A fresh single agent per member, with the weights that its seed gives; nothing of it is learned from.
+    """Build a single agent per member, whose initial weights and arguments the population takes.
 
     :param cls: Of :func:`member_class`.
     :param policy: As for a single agent.
@@ -227,7 +239,8 @@ def build_models(
 
 
 def structure(model: Agent) -> tuple[Any, ...]:
-    """
+    """What decides whether two members' networks can be stacked.
+
     :param model: A member.
     :return: All that members whose networks are stacked must have in common besides the population's arguments.
     """

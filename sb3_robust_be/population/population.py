@@ -145,12 +145,13 @@ class Population:
         return single_agent(self.algorithm, self.policy, env, arguments, self._trainer, position)
 
     def constructor_arguments(self) -> dict[str, Any]:
-        """
+        """The arguments that this population was made with.
+
         :return: What makes an equal population before its first step.
         """
-        named = next((name for name, cls in m.ALGORITHMS.items() if cls is self.algorithm), self.algorithm)
+        named = next((name for name, cls in m.known_algorithms().items() if cls is self.algorithm), self.algorithm)
         return {
-            "algorithm": "dqn" if self.algorithm is DQN else named,
+            "algorithm": named,
             "policy": self.policy,
             "env": self.env_name,
             "seeds": self._seeds,
@@ -192,7 +193,7 @@ class Population:
 
     @property
     def tracebacks(self) -> list[str]:
-        """Of the exceptions that made members fail; empty for all others."""
+        """The traceback of the exception that made a member fail, one per member; empty for all others."""
         found = self._trainer.failures
         return [found[i].traceback if i in found else "" for i in range(len(self))]
 
@@ -266,7 +267,7 @@ class Population:
         return self
 
     def _summary_of_failures(self) -> str:
-        """Each distinct reason once, the most frequent ones alone."""
+        """The most frequent reasons of failures in words, each once."""
         reasons: dict[str, list[int]] = {}
         for member, failure in sorted(self._trainer.failures.items()):
             reasons.setdefault(failure.reason, []).append(member)

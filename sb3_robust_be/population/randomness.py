@@ -1,4 +1,4 @@
-"""Uniform numbers for every member, from generators of its own."""
+"""Uniform random numbers for every member, from a generator of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Uniforms:
         self._numbers = np.empty((0, 0, 0))
 
     def at(self, step: int) -> np.ndarray:
-        """
+        """Draw the numbers of one step.
+
         :param step: From 0 on.
         :return: Numbers in [0, 1), shape (members, width).
         """

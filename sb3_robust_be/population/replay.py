@@ -1,4 +1,4 @@
-"""The newest transitions of every member."""
+"""The replay buffer of a population: the newest transitions of every member."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _SCALARS = {"actions": np.int64, "rewards": np.float32, "dones": np.float32}
 
 
 def available_memory(device: th.device) -> float:
-    """
+    """How much memory is free for a replay buffer.
+
     :param device: Of the replay buffer.
     :return: Bytes that can still be taken there; infinity where the system does not tell.
     """
@@ -32,7 +33,8 @@ def available_memory(device: th.device) -> float:
 
 
 def nested(tensors: Mapping[str, th.Tensor]) -> dict[str, Any]:
-    """
+    """Put the parts of Dict observations into dictionaries.
+
     :param tensors: By name; the parts of Dict observations are called ``observations/<key>``.
     :return: The same with those parts in a dictionary of their own.
     """
@@ -48,7 +50,7 @@ def nested(tensors: Mapping[str, th.Tensor]) -> dict[str, Any]:
 
 class Replay:
     """
-    A ring of the newest transitions per member, all in step.
+    Replay buffer that holds, for each member, its newest transitions.
 
     A transition is one record, so that drawing it is one access to memory; :meth:`fields` shows the records as one
     tensor per field.
@@ -106,7 +108,8 @@ class Replay:
         return views
 
     def fields(self) -> dict[str, th.Tensor]:
-        """
+        """The stored transitions by field.
+
         :return: Views by name, shape (members, capacity, …); the parts of Dict observations are called
             ``observations/<key>``.
         """
@@ -130,7 +133,7 @@ class Replay:
         self.size = min(self.size + 1, self.capacity)
 
     def sample(self, uniforms: np.ndarray) -> dict[str, th.Tensor]:
-        """Draw with replacement.
+        """Sample a batch per member, with replacement.
 
         :param uniforms: In [0, 1), shape (members, batch).
         :return: Tensors by name, shape (members, batch, …); on a CUDA device valid until the next call.
@@ -153,7 +156,8 @@ class Replay:
         return {**self.__dict__, "_graphs": {}}
 
     def grow(self, capacity: int) -> Replay:
-        """
+        """Copy the transitions to a larger buffer.
+
         :param capacity: Larger than before.
         :return: A buffer of that capacity with the same transitions, the oldest first.
         """

@@ -30,7 +30,8 @@ class Layout:
         self.n_parameters = self.bounds[-1]
 
     def split(self, rows: th.Tensor, target: bool = False) -> dict[str, th.Tensor]:
-        """
+        """Split rows of parameters into the named tensors of the networks.
+
         :param rows: Shape (members, parameters).
         :param target: Whether the names are the target network's.
         :return: Views, shape (members, …), by the parameter's name in the policy.
@@ -43,14 +44,16 @@ class Layout:
         }
 
     def join(self, tensors: Iterable[th.Tensor]) -> th.Tensor:
-        """
+        """Join named tensors to rows of parameters.
+
         :param tensors: In the order of ``names``, shape (members, …).
         :return: Shape (members, parameters).
         """
         return th.cat([x.reshape(x.shape[0], -1) for x in tensors], dim=1)
 
     def stack(self, policies: Sequence[nn.Module], device: th.device) -> tuple[th.Tensor, dict[str, th.Tensor]]:
-        """
+        """Collect the parameters of all members as rows.
+
         :param policies: One per member.
         :param device: Where to.
         :return: The rows of all, and by name what is not trained (constants of the networks), shape (members, …).
@@ -63,7 +66,8 @@ class Layout:
 
 
 def check_stackable(policy: nn.Module) -> None:
-    """
+    """Check that a policy's networks can be stacked.
+
     :param policy: A member's.
     :raises ValueError: If a module changes as it is used, or draws random numbers: such networks cannot be stacked.
     """

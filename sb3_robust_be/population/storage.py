@@ -1,14 +1,14 @@
-"""Populations on disk: arrays and JSON, without pickle."""
+"""Saves populations to a folder and reads them back: arrays and JSON, without pickle."""
 
 from __future__ import annotations
 
-import importlib
 import io
 import itertools
 import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,8 @@ _IMPORT, _MISSING, _FLOAT, _MEMBER, _TUPLE = "__import__", "__not_saved__", "__f
 
 
 def encode(value: Any) -> Any:
-    """
+    """Convert an argument to JSON.
+
     :param value: An argument.
     :return: What JSON can hold: classes and functions by their names, and a note in place of what has none.
     """
@@ -44,7 +45,7 @@ def encode(value: Any) -> Any:
         return {key: encode(x) for key, x in value.items()}
     name = f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', '')}"
     try:
-        if _import(name) is value:
+        if resolve_name(name) is value:
             return {_IMPORT: name}
     except (ImportError, AttributeError, ValueError):
         pass
@@ -52,7 +53,8 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """
+    """Convert an argument back from JSON.
+
     :param value: Of :func:`encode`.
     :return: The argument.
     :raises ImportError: If a name cannot be imported.
@@ -63,7 +65,7 @@ def decode(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if _IMPORT in value:
-        return _import(value[_IMPORT])
+        return resolve_name(value[_IMPORT])
     if _FLOAT in value:
         return float(value[_FLOAT])
     if _TUPLE in value:
@@ -75,16 +77,9 @@ def decode(value: Any) -> Any:
     return {key: decode(x) for key, x in value.items()}
 
 
-def _import(name: str) -> Any:
-    module, _, path = name.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in path.split("."):
-        found = getattr(found, part)
-    return found
-
-
 def save(constructor_arguments: Mapping[str, Any], trainer: Trainer, folder: Path) -> None:
-    """
+    """Write a population to a folder.
+
     :param constructor_arguments: That make an equal population before its first step.
     :param trainer: Its state.
     :param folder: Where to; an earlier state there is replaced when the new one is complete.
@@ -117,10 +112,10 @@ def save(constructor_arguments: Mapping[str, Any], trainer: Trainer, folder: Pat
 
 
 class Saved(NamedTuple):
-    """What :func:`save` has written."""
+    """A saved population, as :func:`read` finds it."""
 
     arguments: dict[str, Any]
-    """Of the constructor"""
+    """Arguments of the constructor"""
     state: Path
     """The file of arrays"""
     failures: dict[str, list[str]]
@@ -128,7 +123,8 @@ class Saved(NamedTuple):
 
 
 def read(folder: Path, replacements: dict[str, Any]) -> Saved:
-    """
+    """Read the arguments of a saved population and where its state is.
+
     :param folder: Of :func:`save`.
     :param replacements: Arguments in place of the saved ones.
     :return: What makes the population anew, for :func:`restore` to go on with.
@@ -174,7 +170,8 @@ def _arrays(trainer: Trainer) -> dict[str, np.ndarray]:
 
 
 def restore(trainer: Trainer, saved: Saved) -> None:
-    """
+    """Load the saved state into a population's trainer.
+
     :param trainer: Of a population made from ``saved.arguments``; it is then as it was when it was saved.
     :param saved: Of :func:`read`.
     """

@@ -26,7 +26,7 @@ DIVERGED = Failure("its values became infinite or NaN. A smaller learning_rate o
 
 class Trainer:
     """
-    Acts, stores, and updates in the order of SB3's ``learn``, for members that may differ in their networks' structure.
+    Runs the training loop of SB3's ``learn`` for all members; their networks may differ in structure.
 
     :param models: Fresh single agents, one per member.
     :param env: Of as many members.
@@ -76,7 +76,7 @@ class Trainer:
         self.observations: Any = None
 
     def begin(self, total_timesteps: int, reset_num_timesteps: bool) -> None:
-        """Get ready for so many steps more.
+        """Prepare for so many more steps.
 
         :param total_timesteps: Environment steps per member.
         :param reset_num_timesteps: Whether to count from 0 again.
@@ -94,7 +94,7 @@ class Trainer:
         self.exploration.set_progress(1.0 - self.num_timesteps / self.total)
 
     def _make_room(self, steps: int) -> None:
-        """No larger buffer than these steps can fill."""
+        """Make the replay buffer, or enlarge it, as far as these steps can fill it."""
         filled = 0 if self.replay is None else self.replay.size
         capacity = min(self.buffer_size, filled + steps)
         if self.replay is not None and self.replay.capacity >= capacity:
@@ -102,14 +102,16 @@ class Trainer:
         self.replay = self.make_replay(capacity) if self.replay is None else self.replay.grow(capacity)
 
     def make_replay(self, capacity: int) -> Replay:
-        """
+        """Make an empty replay buffer.
+
         :param capacity: Transitions per member.
         :return: An empty buffer.
         """
         return Replay(self._space, len(self.failed_at), capacity, self.device, self._dtype, self._verbose)
 
     def learner_of(self, member: int) -> tuple[Learner, int]:
-        """
+        """Find the networks of a member.
+
         :param member: An index into the population.
         :return: The learner that its networks belong to, and its row there.
         """
@@ -117,7 +119,8 @@ class Trainer:
         return self.learners[group], int(np.flatnonzero(self.groups[group] == member)[0])
 
     def prepare(self, observations: Any) -> Any:
-        """
+        """Convert observations of the environment to the network's.
+
         :param observations: The environment's.
         :return: The network's, in which images have the channel first.
         """
@@ -160,7 +163,7 @@ class Trainer:
             self._train(uniforms[:, Exploration.WIDTH :], progress)
 
     def _values(self) -> np.ndarray:
-        """``q(s,·)`` where the members are, shape (members, actions); marks those that have failed."""
+        """Action values at the current observations, shape (members, actions); marks members that have diverged."""
         values = np.empty((len(self.failed_at), int(self.env.action_space.n)))
         for rows, learner in zip(self.groups, self.learners, strict=True):
             whole = len(self.groups) == 1

@@ -1,4 +1,4 @@
-"""Images in which Stable-Baselines3 looks for the channels at the wrong end: more channels than height or width."""
+"""Finds the channel axis of images where SB3 guesses wrong: those with more channels than height or width."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from sb3_robust_be.qrc.policies import CnnPolicy
 
 
 class VecChannelsFirst(VecTransposeImage):
-    """SB3's wrapper for images of any number of channels.
+    """``VecTransposeImage`` for images with any number of channels.
 
     :param venv: With images that have the channels last.
     """
 
     @staticmethod
     def transpose_space(observation_space: spaces.Box, key: str = "") -> spaces.Box:
-        """
+        """The space of the transposed images.
+
         :param observation_space: Of images with the channels last.
         :param key: In case of a Dict space, the key of the observation space.
         :return: With the channels first.
@@ -46,7 +47,7 @@ def _is_box_of_images(space: spaces.Space) -> bool:
 
 
 def _frame_stack(env: GymEnv) -> VecFrameStack | None:
-    """What stacked images that nothing has changed the shape of since."""
+    """The frame-stacking wrapper whose images reach the agent in their shape, if there is one."""
     shape = env.observation_space.shape
     while isinstance(env, VecEnvWrapper) and not isinstance(env, VecFrameStack):
         env = env.venv
@@ -55,14 +56,14 @@ def _frame_stack(env: GymEnv) -> VecFrameStack | None:
 
 
 def _sb3_images(env: GymEnv) -> list[tuple[int, ...]]:
-    """Shapes of what SB3 takes for images."""
+    """Shapes of the observations that SB3 takes for images."""
     space = env.observation_space
     parts = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
     return [part.shape or () for part in parts if is_image_space(part)]
 
 
 def _read(env: GymEnv) -> bool | None:
-    """Whether all of SB3's images have the channels last, by what stacked them or by their shape, if these tell."""
+    """Whether all images have the channels last, by their frame stacking or shape; ``None`` if these do not tell."""
     shapes = _sb3_images(env)
     if any(len(set(shape)) == 1 for shape in shapes):
         return None  # of a cube nobody could see whether it has been transposed
@@ -132,7 +133,8 @@ def _told(env: VecEnv) -> bool | None:
 
 
 def with_channels(policy_kwargs: dict[str, Any], policy_class: type, env: VecEnv | None) -> dict[str, Any]:
-    """
+    """Choose the features extractor's arguments for images whose channels SB3 would misread.
+
     :param policy_kwargs: The user's.
     :param policy_class: For which.
     :param env: Wrapped.

@@ -1,8 +1,8 @@
-"""The gradient of an update as one compiled graph; the optimiser and its state stay torch's own."""
+"""``compile=True``: the gradient of an update as one compiled graph, with torch's own optimiser."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
 import torch as th
@@ -10,16 +10,27 @@ from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from sb3_robust_be.messages import warn
+from sb3_robust_be.messages import first_line, warn
 from sb3_robust_be.qrc.losses import LossModule, LossTerms, SupportsBatchLoss
 
 
-def _generate_code(graph: th.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+def generate_code(graph: th.fx.GraphModule, inputs: Sequence[th.Tensor]) -> Callable[..., Any]:
+    """
+    Compile a traced graph for inputs of these shapes, which takes seconds and a C++ compiler.
+
+    :param graph: From ``make_fx``.
+    :param inputs: Tensors, whose values do not matter.
+    :return: The same function.
+    :raises Exception: Whatever torch's compiler raises; each platform's missing compiler has an error of its own.
+    """
     # Only here, because it takes seconds to import.
     from torch import _inductor
 
     # Not `torch.compile`: its checks of every input at every call cost as much as the graph, and shapes are fixed here.
-    return cast(Callable[..., Any], _inductor.compile(graph, inputs))
+    return cast(Callable[..., Any], _inductor.compile(graph, list(inputs)))
+
+
+Compile = Callable[[th.fx.GraphModule, Sequence[th.Tensor]], Callable[..., Any]]
 
 
 class CompiledGradients:
@@ -33,7 +44,7 @@ class CompiledGradients:
     :param model: Whose update to compile.
     """
 
-    backend: ClassVar[Callable[[th.fx.GraphModule, list[Any]], Callable[..., Any]]] = staticmethod(_generate_code)
+    backend: ClassVar[Compile] = staticmethod(generate_code)
 
     def __init__(self, model: SupportsBatchLoss) -> None:
         self._model = model
@@ -66,7 +77,7 @@ class CompiledGradients:
         return (id(self._model.policy), *(p.requires_grad for p in self._every_parameter))
 
     def __call__(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms | None:
-        """Leave the update of one batch in the parameters' ``grad``.
+        """Compute the gradient of one batch's loss into the parameters' ``grad``.
 
         :param data: Transitions.
         :param settings: From ``update_settings``.
@@ -116,14 +127,12 @@ class CompiledGradients:
             graph = type(self).backend(make_fx(gradients)(*inputs), inputs)
             graph(*inputs)
         except Exception as error:
-            # Any failure, since each platform's missing compiler has an error of its own. A fault of the loss itself
-            # would come up again in the eager update.
+            # Any failure: a fault of the loss itself would come up again in the eager update.
             self.works = False
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             warn(
-                f"compile=True is ignored, since the update cannot be compiled here ({reason}). Install a C++ compiler "
-                "such as g++ if it is missing; Discrete observations cannot be compiled at all. Otherwise pass "
-                "compile=False."
+                f"compile=True is ignored, since the update cannot be compiled here ({first_line(error)}). Install a "
+                "C++ compiler such as g++ if it is missing; Discrete observations cannot be compiled at all. Otherwise "
+                "pass compile=False."
             )
             graph = gradients
         # Tracing and trying out have moved the batch-norm statistics.

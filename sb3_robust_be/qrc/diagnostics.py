@@ -1,4 +1,4 @@
-"""What an update did, in numbers for the log; read from the device when the log is written and now and then."""
+"""Diagnostics in SB3's log: TD errors, values, secondary estimates, and how often these are clipped."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class UpdateDiagnostics:
         self._watch(clip_fraction, float(np.abs(q).max()))
 
     def _own_entries(self, terms: Sequence[LossTerms]) -> dict[str, Any]:
-        """What only this algorithm has to say of its updates."""
+        """Entries of the log that only this algorithm has."""
         return {}
 
     def _clip_fraction(self, h: np.ndarray, td_error: np.ndarray) -> float:
@@ -103,7 +103,7 @@ class UpdateDiagnostics:
         return float(self._grad_norm)
 
     def _watch(self, clip_fraction: float, q_size: float) -> None:
-        """Warn once when the threshold removes the correction and the values grow all the same."""
+        """Warn once when nearly every correction is clipped and the values keep growing."""
         threshold = self._settings.get("threshold")
         if threshold is None or self._warned:
             return

@@ -175,8 +175,11 @@ class TwoHeadDQN(DQN):
         return self.policy.has_target
 
     def _configure_optimizer(self) -> None:
-        """β as the head's weight decay, by default inside the gradient: decoupled, it bounds every weight and hides
-        what the squared loss does to the head."""
+        """Set the secondary head's regularisation β as the weight decay of its parameters.
+
+        By default it is part of the gradient: decoupled, it would bound every weight and hide what the squared loss
+        does to the head.
+        """
         group = self.policy.optimizer.param_groups[H_GROUP]
         if "weight_decay" in group:
             group["weight_decay"] = self.h_regularization
@@ -218,7 +221,7 @@ class TwoHeadDQN(DQN):
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """
-        Greedy actions, or ε-greedy ones with ε tossed for each environment by itself.
+        Greedy actions, or ε-greedy ones for which each environment decides by itself whether to explore.
 
         :param observation: the input observation
         :param state: The last states (can be None, used in recurrent policies)
@@ -255,7 +258,7 @@ class TwoHeadDQN(DQN):
         episode_start: np.ndarray | None,
         deterministic: bool,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-        """The actions of those that do not explore: greedy, unless a subclass says otherwise."""
+        """The actions of environments that do not explore: the greedy ones, unless a subclass says otherwise."""
         return self.policy.predict(observation, state, episode_start, deterministic)
 
     # Between the environments and the replay buffer
@@ -322,7 +325,7 @@ class TwoHeadDQN(DQN):
 
     @abstractmethod
     def update_settings(self) -> dict[str, Any]:
-        """What :meth:`batch_loss` needs to know of the arguments at the current progress."""
+        """Settings that :meth:`batch_loss` takes, with schedules evaluated at the current progress."""
 
     @abstractmethod
     def batch_loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
@@ -334,7 +337,7 @@ class TwoHeadDQN(DQN):
         """
 
     def loss_choices(self) -> tuple[Hashable, ...]:
-        """What :meth:`batch_loss` takes from the arguments themselves: a compiled update is of one value of each."""
+        """Other arguments that :meth:`batch_loss` depends on; a compiled update is made anew when one changes."""
         return (self.gamma,)
 
     def _discount(self, data: ReplayBufferSamples) -> th.Tensor:
@@ -342,7 +345,7 @@ class TwoHeadDQN(DQN):
         return (1 - data.dones) * (self.gamma if data.discounts is None else data.discounts)
 
     def _compute_gradients(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
-        """Leave the update of one batch in the parameters' ``grad``."""
+        """Compute the gradient of one batch's loss into the parameters' ``grad``."""
         if self._compiled is not None and self._compiled.works:
             compiled_terms = self._compiled(data, settings)
             if compiled_terms is not None:

@@ -1,4 +1,4 @@
-"""Files of SB3's DQN as a starting point: what replaces the objects and the parameters in them."""
+"""Loads files that SB3's DQN saved, by converting their parameters to the two-headed network's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ DQN_ONLY: dict[str, Any] = {"target_update_interval": None, "max_grad_norm": Non
 
 
 def two_headed(policy_class: Any, aliases: Mapping[str, type[BasePolicy]]) -> type[BasePolicy] | None:
-    """
+    """Find the policy class with a secondary head that corresponds to one of SB3's.
+
     :param policy_class: A policy, of SB3 or not.
     :param aliases: An algorithm's own policies by name.
     :return: The one that takes the place of SB3's; one that has two heads already is its own; else ``None``.
@@ -77,7 +78,8 @@ def objects_from_dqn(
 
 
 def is_dqns(parameters: Mapping[str, Any]) -> bool:
-    """
+    """Whether parameters were saved by SB3's DQN.
+
     :param parameters: By the names of ``get_parameters``.
     :return: Whether they are a DQN's, which always name its target network.
     """
@@ -87,7 +89,8 @@ def is_dqns(parameters: Mapping[str, Any]) -> bool:
 
 
 def parameters_from_dqn(parameters: Mapping[str, Any], policy: QRCPolicy) -> dict[str, Any]:
-    """
+    """Convert a DQN's parameters to those of a two-headed policy.
+
     :param parameters: A DQN's.
     :param policy: That is to have them.
     :return: The same values, a secondary head of zeros and an optimiser that has made no step.

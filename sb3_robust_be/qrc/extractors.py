@@ -1,4 +1,4 @@
-"""Features for small images, with which Stable-Baselines3's own DQN works as well."""
+"""A features extractor for images as small as MinAtar's, for these algorithms and for SB3's own."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ class MinAtarCNN(BaseFeaturesExtractor):
         self.linear = nn.Sequential(nn.Linear(n_flatten, features_dim), nn.ReLU())
 
     def forward(self, observations: th.Tensor) -> th.Tensor:
-        """
+        """Compute the features of a batch of images.
+
         :param observations: Images, batch first, as floats.
         :return: Features, shape (batch, features_dim).
         """
@@ -74,7 +75,8 @@ class MinAtarCNN(BaseFeaturesExtractor):
 
 
 def extractor_for(observation_space: spaces.Space) -> type[BaseFeaturesExtractor]:
-    """
+    """Choose a features extractor by the size of the images.
+
     :param observation_space: Of images.
     :return: :class:`MinAtarCNN` for those that are too small for ``NatureCNN``.
     """

@@ -1,4 +1,4 @@
-"""MultiDiscrete observations of several axes, which Stable-Baselines3 knows with one axis only."""
+"""Flattens MultiDiscrete observations of several axes, since SB3 supports one axis only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepR
 
 
 class FlatMultiDiscrete(spaces.MultiDiscrete):
-    """
+    """A MultiDiscrete space of several axes as one with a single axis.
+
     :param space: MultiDiscrete of any number of axes, of which this has one, in C order.
     """
 
@@ -22,7 +23,8 @@ class FlatMultiDiscrete(spaces.MultiDiscrete):
         """What the environment's observations have"""
 
     def flat(self, array: np.ndarray) -> np.ndarray:
-        """
+        """Flatten observations of the original space.
+
         :param array: Observations, one or a batch, as of either space.
         :return: As of this one.
         """
@@ -43,7 +45,7 @@ def _flat_space(space: spaces.Space) -> spaces.Space:
 
 
 class VecFlattenMultiDiscrete(VecEnvWrapper):
-    """Gives MultiDiscrete observations, those in a Dict as well, one axis, in C order.
+    """Wrapper that flattens MultiDiscrete observations, also within a Dict, in C order.
 
     :param venv: The environments.
     """
@@ -79,7 +81,8 @@ class VecFlattenMultiDiscrete(VecEnvWrapper):
 
 
 def flatten(env: VecEnv) -> VecEnv:
-    """
+    """Wrap an environment so that its MultiDiscrete observations have one axis.
+
     :param env: Wrapped by SB3.
     :return: The same, or wrapped so that no MultiDiscrete observation has several axes.
     """

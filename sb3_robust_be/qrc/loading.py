@@ -1,4 +1,4 @@
-"""What ``load`` takes from a file, and what it takes from its caller instead."""
+"""Decides for ``load`` which attributes come from the file and which from the caller's arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ NOT_CHANGEABLE: dict[str, str] = {
 
 
 def read_attributes(path: Any, device: th.device | str, custom_objects: dict[str, Any]) -> dict[str, Any]:
-    """
+    """Read the attributes of a saved model.
+
     :param path: Of a file that SB3 or this package saved.
     :param device: As of ``load``.
     :param custom_objects: In place of saved ones.
@@ -50,7 +51,7 @@ def read_attributes(path: Any, device: th.device | str, custom_objects: dict[str
 
 
 def _unreadable(path: Any, custom_objects: dict[str, Any]) -> list[str]:
-    """The attributes in a file that need a module which is not there."""
+    """The attributes in a file that cannot be read because a module is missing."""
     with zipfile.ZipFile(open_path(path, "r", suffix="zip")) as archive:
         saved = json.loads(archive.read("data"))
     missing = []
@@ -65,7 +66,8 @@ def _unreadable(path: Any, custom_objects: dict[str, Any]) -> list[str]:
 def changed_attributes(
     algorithm: type[BaseAlgorithm], path: Any, data: dict[str, Any], given: dict[str, Any]
 ) -> dict[str, Any]:
-    """
+    """Turn what ``load`` was given into the attributes that it changes.
+
     :param algorithm: Which is loaded.
     :param path: Of the file, for the error.
     :param data: Its attributes.

@@ -1,4 +1,4 @@
-"""From the values of a batch to the loss whose gradient is the update of :mod:`sb3_robust_be.updates`."""
+"""The loss of a batch, whose gradient is the update that :mod:`sb3_robust_be.updates` defines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LossTerms(NamedTuple):
 
 
 class SupportsBatchLoss(Protocol):
-    """An algorithm whose update is the gradient of a loss of one batch: taken by itself, compiled, or for many agents.
+    """Protocol of an algorithm whose update is the gradient of one batch's loss.
 
     The loss is of the policy's present parameters and has no other effect, so that they can be exchanged.
     """
@@ -49,18 +49,21 @@ class SupportsBatchLoss(Protocol):
         """Whether the loss bootstraps from a copy of the network"""
 
     def update_settings(self) -> dict[str, Any]:
-        """
+        """Settings that :meth:`batch_loss` takes.
+
         :return: What :meth:`batch_loss` needs to know of the arguments at the current progress, where numbers may come
             from schedules.
         """
 
     def loss_choices(self) -> tuple[Hashable, ...]:
-        """
+        """Other arguments that :meth:`batch_loss` depends on.
+
         :return: What :meth:`batch_loss` takes from the arguments themselves: a compiled update is of one value of each.
         """
 
     def batch_loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
-        """
+        """The loss of one batch.
+
         :param data: Transitions; ``discounts`` replaces γ where the buffer gives it.
         :param settings: From :meth:`update_settings`.
         :return: The loss and the batch's detached quantities.
@@ -68,7 +71,7 @@ class SupportsBatchLoss(Protocol):
 
 
 def action_counts(actions: th.Tensor) -> th.Tensor:
-    """How many samples of the batch have each one's action.
+    """For each sample, how many samples of the batch have the same action.
 
     :param actions: a, shape (batch, 1).
     :return: n(a), shape (batch, 1).
@@ -141,7 +144,8 @@ class LossModule(nn.Module):
         self.model = model
 
     def forward(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> tuple[th.Tensor, tuple[th.Tensor, ...]]:
-        """
+        """Compute the loss of one batch.
+
         :param data: A batch.
         :param settings: Of the model's ``update_settings``.
         :return: The scalar whose gradient is the update, and the fields of :class:`LossTerms` that are there.

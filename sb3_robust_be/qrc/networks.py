@@ -67,7 +67,7 @@ class QRCNetwork(QNetwork):
         return super().extract_features(from_zero(obs, self._starts) if self._starts else obs, features_extractor)
 
     def q_and_h(self, obs: PyTorchObs, n_h: int | None = None) -> tuple[th.Tensor, th.Tensor]:
-        """Both heads in one pass.
+        """Compute both heads in one forward pass.
 
         :param obs: Observations, batch first.
         :param n_h: How many rows, from the first, to give h of; ``None`` for all.
@@ -90,7 +90,7 @@ class QRCNetwork(QNetwork):
 
 
 def concatenate(observations: PyTorchObs, next_observations: PyTorchObs) -> PyTorchObs:
-    """One batch of two, key by key for Dict observations.
+    """Concatenate two batches of observations, key by key for Dict observations.
 
     :param observations: The first half.
     :param next_observations: The second half.

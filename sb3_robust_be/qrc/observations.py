@@ -1,4 +1,4 @@
-"""Observations on their way into the network: arrays that torch takes, and integers counted from zero."""
+"""Prepares observations for the network: arrays that torch accepts, and integers counted from zero."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Starts = Mapping[str | None, Any]
 
 
 def as_torch_takes(array: np.ndarray) -> np.ndarray:
-    """
+    """Copy an array that torch would refuse or warn of.
+
     :param array: Any.
     :return: Itself, or a copy where torch would refuse it (negative strides, another byte order, ``longdouble``) or
         warn (read-only, as of JAX).
@@ -42,7 +43,8 @@ def as_torch_takes(array: np.ndarray) -> np.ndarray:
 
 
 def as_array(observation: Any, space: spaces.Space) -> np.ndarray:
-    """
+    """Convert an observation to an array of its space.
+
     :param observation: An observation or a batch: an array, a tensor, numbers in lists, a number.
     :param space: Of the observation.
     :return: The same as an array that torch takes; what a MultiDiscrete space of several axes gives, flat.
@@ -72,7 +74,8 @@ def _check_range(array: np.ndarray, space: spaces.Discrete | spaces.MultiDiscret
 
 
 def starts_of(space: spaces.Space) -> Starts:
-    """
+    """Find the integer observations that do not start at zero.
+
     :param space: Of observations.
     :return: The first numbers of Discrete and MultiDiscrete observations that are not counted from zero.
     """
@@ -86,7 +89,8 @@ def starts_of(space: spaces.Space) -> Starts:
 
 
 def from_zero(observations: PyTorchObs, starts: Starts) -> PyTorchObs:
-    """
+    """Shift integer observations so that they start at zero.
+
     :param observations: A batch.
     :param starts: Of its space.
     :return: The same, counted from zero, as SB3's one-hot encoding takes it.

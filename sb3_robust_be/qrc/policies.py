@@ -28,7 +28,7 @@ VALUE_GROUP, H_GROUP = 0, 1
 
 
 class TransitionValues(NamedTuple):
-    """What an update needs of one batch, each of shape (batch, 1) and attached to its graph."""
+    """Values of one batch of transitions, each of shape (batch, 1), through which gradients flow."""
 
     q: th.Tensor
     """``q(s,a)``"""
@@ -91,7 +91,8 @@ class QRCPolicy(DQNPolicy):
         self.optimizer = self.optimizer_class(groups, lr=lr_schedule(1), **kwargs)  # type: ignore[call-arg]
 
     def make_q_net(self) -> QRCNetwork:
-        """
+        """Create the two-headed network.
+
         :return: A network of this policy's architecture, with its own features extractor.
         """
         net_args = self._update_features_extractor(self.net_args, features_extractor=None)
@@ -128,7 +129,8 @@ class QRCPolicy(DQNPolicy):
         return TransitionValues(q.gather(1, actions), h.gather(1, actions), next_q.max(dim=1, keepdim=True).values)
 
     def action_indices(self, actions: th.Tensor) -> th.Tensor:
-        """
+        """Convert actions to column indices of the heads' outputs.
+
         :param actions: Actions of the space, which may start at any number.
         :return: The columns of q and h that are theirs.
         """
@@ -139,7 +141,7 @@ class QRCPolicy(DQNPolicy):
     def evaluate_states(
         self, observations: PyTorchObs, next_observations: PyTorchObs, batch_size: int
     ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
-        """All values of a batch of transitions.
+        """Values of all actions for a batch of transitions.
 
         Without a target network one pass serves s and s': two would update batch-norm statistics twice, and cost more.
 
@@ -154,7 +156,8 @@ class QRCPolicy(DQNPolicy):
         return q[:batch_size], h, q[batch_size:]
 
     def takes_plainly(self, observation: np.ndarray | dict[str, np.ndarray]) -> TypeGuard[np.ndarray]:
-        """
+        """Whether an observation needs no conversion.
+
         :param observation: the input observation
         :return: Whether it is a batch that the network takes as it is, as observations in training mostly are.
         """
@@ -201,7 +204,8 @@ class QRCPolicy(DQNPolicy):
         return super().obs_to_tensor(self._as_arrays(observation))
 
     def is_vectorized_observation(self, observation: np.ndarray | dict[str, np.ndarray]) -> bool:
-        """
+        """Check whether an observation is a batch, as ``BasePolicy.is_vectorized_observation``.
+
         :param observation: the input observation to check
         :return: whether the given observation is vectorized or not
         """

@@ -1,4 +1,4 @@
-"""QRC, QLC and GQ by one class: the arguments of a robust loss, the loss that they choose, and each one's defaults."""
+"""QRC, QRC-Huber, QLC, GQ and GQ-Huber: one class, and subclasses that set its defaults."""
 
 from __future__ import annotations
 

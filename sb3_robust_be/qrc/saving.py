@@ -1,4 +1,4 @@
-"""Where a model or a replay buffer is saved: SB3's rules for paths, and the old file until the new one is complete."""
+"""Saves models and replay buffers by SB3's rules for paths; an old file stays until the new one is complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SavePath = str | pathlib.Path | io.BufferedIOBase
 
 @contextlib.contextmanager
 def saving_to(path: SavePath, suffix: str, verbose: int = 0) -> Iterator[SavePath]:
-    """What to hand to SB3 in place of a path, so that the file there changes all at once or not at all.
+    """Yield what SB3 is to write to, so that the file at a path is replaced completely or not at all.
 
     An existing file keeps its permissions and its owner, and a symbolic link goes on pointing at it.
 

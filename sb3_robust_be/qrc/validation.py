@@ -1,4 +1,4 @@
-"""Checks of what a user hands in: one clear error each, that names the argument, the value and the remedy."""
+"""Checks of arguments, observations and rewards, whose errors name the argument, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def plain_number(value: Any) -> Any:
 
 
 def check_choice(name: str, value: str | None, choices: Iterable[str | None]) -> None:
-    """
+    """Check an argument that must be one of several values.
+
     :param name: The argument.
     :param value: What it was set to.
     :param choices: What it may be.
@@ -76,7 +77,8 @@ def check_choice(name: str, value: str | None, choices: Iterable[str | None]) ->
 
 
 def check_flag(name: str, value: Any) -> None:
-    """
+    """Check an argument that must be a bool.
+
     :param name: The argument.
     :param value: What it was set to.
     :raises TypeError: If it is neither ``True`` nor ``False``.
@@ -86,7 +88,8 @@ def check_flag(name: str, value: Any) -> None:
 
 
 def check_count(name: str, value: Any, remedy: str) -> None:
-    """
+    """Check an argument that must be a positive integer.
+
     :param name: The argument.
     :param value: What it was set to.
     :param remedy: What to do instead.
@@ -100,7 +103,8 @@ def check_count(name: str, value: Any, remedy: str) -> None:
 
 
 def check_not_negative(name: str, value: Any, remedy: str, finite: bool = False) -> float:
-    """
+    """Check an argument that must be a number of at least 0.
+
     :param name: The argument.
     :param value: What it was set to.
     :param remedy: What to do instead.
@@ -119,7 +123,8 @@ def check_not_negative(name: str, value: Any, remedy: str, finite: bool = False)
 
 
 def check_threshold(value: Any, projection: str) -> float:
-    """
+    """Check a value of ``huber_threshold``.
+
     :param value: One value of ``huber_threshold``, the argument or what its schedule gave.
     :param projection: A valid projection.
     :return: The value as a float.
@@ -138,7 +143,8 @@ def check_threshold(value: Any, projection: str) -> float:
 
 
 def check_projection(projection: str, huber_threshold: Any, limit: str | None, h_target: str) -> None:
-    """
+    """Check the arguments that choose the robust loss.
+
     :param projection: The argument.
     :param huber_threshold: A number, a schedule or ``None``.
     :param limit: The argument.
@@ -219,7 +225,8 @@ def check_buffer_arguments(
     optimize_memory_usage: bool,
     observation_space: spaces.Space,
 ) -> None:
-    """
+    """Check the arguments of the replay buffer against each other.
+
     :param n_steps: The argument.
     :param replay_buffer_class: The argument; what the user's own class can do, the user knows.
     :param optimize_memory_usage: The argument.
@@ -244,7 +251,8 @@ _USED = {"observations", "actions", "next_observations", "dones", "rewards", "di
 
 
 def check_buffer(buffer: ReplayBuffer | None) -> None:
-    """
+    """Check that a replay buffer can be sampled from.
+
     :param buffer: That an update is to sample from.
     :raises ValueError: If nothing is in it.
     """
@@ -256,7 +264,7 @@ def check_buffer(buffer: ReplayBuffer | None) -> None:
 
 
 def warn_of_priorities(buffer: ReplayBuffer, data: ReplayBufferSamples) -> None:
-    """Say what a buffer offers and the update leaves aside, such as importance weights.
+    """Warn of what a replay buffer offers and the update does not use, such as importance weights.
 
     :param buffer: The replay buffer.
     :param data: A batch of it.

@@ -139,7 +139,7 @@ def _interval(axis: Axes, x: float, ends: list[float], series: str) -> None:
 
 
 def _end(value: float, start: float, low: float, high: float, log: bool) -> float:
-    """Where a bar ends: an infinite one within the axis, a missing one where it begins."""
+    """The end of a bar: within the axis for an infinite value, at the bar's start for a missing one."""
     if math.isfinite(value):
         return value
     if math.isnan(value):

@@ -1,4 +1,4 @@
-"""What a report was made with: versions and the machine."""
+"""Versions of packages and the machine, for the foot of a report."""
 
 from __future__ import annotations
 

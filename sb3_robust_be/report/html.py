@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True)
 class Report:
-    """What an experiment found.
+    """The contents of an experiment's page: verdicts, figures, tables and how they were made.
 
     :param title: The page's heading.
     :param name: Of its files: letters, digits, ``.``, ``_`` and ``-``.

@@ -1,4 +1,4 @@
-"""The pieces of a page. Everything that comes from data is escaped here, and nothing is loaded from elsewhere."""
+"""HTML of the parts of a report page. All data is escaped here, and nothing is loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def link(target: str, words: str) -> str:
 
 
 def document(title: str, sections: Sequence[tuple[str, str, str]]) -> str:
-    """A whole page.
+    """A complete HTML document.
 
     :param sections: ``(id, heading, HTML)``, all in the table of contents.
     """
@@ -109,7 +109,8 @@ def figure(key: str, drawing: str, caption: str, folder: str, name: str) -> str:
 
 
 def table(header: Sequence[str], lines: Sequence[Sequence[str]], right: Sequence[bool], escaped: bool = False) -> str:
-    """
+    """An HTML table.
+
     :param right: Columns of numbers.
     :param escaped: Whether the lines are HTML already.
     """

@@ -45,7 +45,7 @@ def runs(where: str, values: ArrayLike) -> Floats:
 
 
 def names(panels: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Every second key, in the order in which they first occur."""
+    """The names within all panels, in the order in which they first occur."""
     return list(dict.fromkeys(name for entries in panels.values() for name in entries))
 
 

@@ -20,7 +20,7 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 @dataclass(frozen=True, eq=False)
 class Plot:
-    """A figure, its numbers and its words.
+    """A figure with the rows that it shows and its caption.
 
     :param name: Of its files, without an ending: letters, digits, ``.``, ``_`` and ``-``.
     :param figure: matplotlib's figure, made without pyplot.

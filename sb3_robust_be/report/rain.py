@@ -33,7 +33,7 @@ def rain(
     look: Mapping[str, Look],
     limits: tuple[float, float],
 ) -> None:
-    """Per algorithm, from above: the half-violin, the mean with its interval if it has one, the runs."""
+    """Draw per algorithm, from above: the half-violin, the mean with its interval, and every run as a dot."""
     from matplotlib.ticker import MaxNLocator
 
     axis.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))

@@ -32,7 +32,7 @@ Cells = Mapping[str, Mapping[float, Cell]]
 
 
 def places(values: Sequence[float]) -> dict[float, float]:
-    """log₂ of each value; 0 and ∞ one step beyond the ends."""
+    """Positions on a log₂ axis; 0 and ∞ are one step beyond the ends."""
     ordered = sorted(set(values))
     proper = {value: math.log2(value) for value in ordered if 0.0 < value < math.inf}
     at = sorted(proper.values()) or [0.0]
@@ -88,7 +88,7 @@ def draw(axis: Axes, entries: Cells, look: Mapping[str, Look], log: bool) -> Non
 
 
 def _shifts(n: int, step: float) -> Floats:
-    """Where in the room of one setting each algorithm stands."""
+    """Horizontal offsets of the algorithms around a setting's position."""
     return (np.arange(n) - 0.5 * (n - 1)) * 0.8 * step / n
 
 

@@ -1,4 +1,4 @@
-"""One look for every figure: Okabe and Ito's colours, one per algorithm, and sizes that read at a README's width.
+"""The look of all figures: a colour and marker per algorithm, matplotlib's settings, and sizes.
 
 The colours (Okabe & Ito, "Color Universal Design", 2008) stay apart for all common kinds of colour blindness; markers
 and line styles repeat the distinction without colour.
@@ -12,12 +12,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from sb3_robust_be import registry
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY = "#999999"  # the ninth that R's palette of that name has
+#: The colours by the names that the registry of algorithms uses.
+COLOURS: dict[str, str] = {
+    "black": BLACK,
+    "orange": ORANGE,
+    "sky": SKY,
+    "green": GREEN,
+    "yellow": YELLOW,
+    "blue": BLUE,
+    "vermillion": VERMILLION,
+    "purple": PURPLE,
+    "grey": GREY,
+}
 #: What names without a colour of their own get first: those that read best on white.
 PALETTE: tuple[str, ...] = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY, YELLOW)
 MARKERS: tuple[str, ...] = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
@@ -30,14 +44,7 @@ DPI = 150
 #: Colour, marker and label of every algorithm and objective by its name in commands. Squared losses are blue, Huber's
 #: vermillion, the absolute one purple; semi-gradients black.
 _KNOWN: dict[str, tuple[str, str, str]] = {
-    "dqn": (BLACK, "o", "DQN"),
-    "qrdqn": (GREY, "X", "QR-DQN"),
-    "qrc": (BLUE, "s", "QRC"),
-    "qrc_huber": (VERMILLION, "D", "QRC-Huber"),
-    "qlc": (PURPLE, "^", "QLC"),
-    "gq": (SKY, "v", "GQ"),
-    "gq_huber": (ORANGE, "P", "GQ-Huber"),
-    "sbeed": (GREEN, "<", "SBEED"),
+    **{name: (COLOURS[entry.colour], entry.marker, entry.label) for name, entry in registry.ENTRIES.items()},
     "td": (BLACK, "o", "TD"),
     "gtd": (VERMILLION, "X", "GTD"),
     "gtd2": (ORANGE, "v", "GTD2"),

@@ -1,4 +1,4 @@
-"""matplotlib's SVG as a part of a page: without what only a file needs, its ids its own, named for screen readers."""
+"""Turns matplotlib's SVG into an element of an HTML page, with ids of its own and a name for screen readers."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _LATEX = {
 
 @dataclass(frozen=True)
 class Table:
-    """Rows for people and for programs.
+    """A table that can be written as Markdown, LaTeX and CSV.
 
     :param name: Of its files, without an ending: letters, digits, ``.``, ``_`` and ``-``.
     :param rows: One dict per row. Values: text, numbers, :class:`Interval`, booleans, ``None`` for an empty cell.
@@ -119,7 +119,7 @@ def verdict_table(verdicts: Sequence[Verdict], name: str = "verdicts") -> Table:
 
 
 def evidence(verdicts: Sequence[Verdict]) -> list[str]:
-    """What each verdict rests on, in a line: estimate with its interval, test, p-value, seeds and reason."""
+    """A line of evidence for each verdict: estimate with its interval, test, p-value, seeds and reason."""
     lines = []
     for verdict, (_, _, estimate, test, p_value, seeds, reason) in zip(
         verdicts, verdict_table(verdicts).cells(), strict=True

@@ -1,4 +1,4 @@
-"""Any function over many specs, on any engine, whatever happens to its workers. It knows nothing of what it executes.
+"""Executes a function for many specifications in worker processes, and resumes after any interruption.
 
 A run is a spec, a JSON-able dict that says everything about it, in which ``"function"`` names what executes it:
 ``"module:function"``, or a short name that the caller gives with :func:`run_units`. A unit is a list of runs that one

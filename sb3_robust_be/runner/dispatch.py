@@ -1,4 +1,4 @@
-"""Hands units to the executors of an engine, and sorts out what became of them."""
+"""Gives units of work to executors, and tries again or records as failed what their workers lose."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sb3_robust_be.runner.writer import RunWriter
 from sb3_robust_be.system import StoreError
 
 TRIES = 2
-_STILLBIRTHS = 3
+_MAX_FAILED_STARTS = 3
 _POLL_S = 1.0
 _WATCHED = 256
 _DEATH = "the worker died"
@@ -32,29 +32,35 @@ _DEATH = "the worker died"
 
 @dataclass(frozen=True)
 class _Task:
-    """:param stillbirths: How often its worker died before the unit began, where the engine tells of each alone."""
+    """A unit of work, and how often it has been tried.
+
+    :param attempt: 1, or 2 for the retry after its worker died.
+    :param failed_starts: How often its worker died before it began, where the engine says so of each unit by itself.
+    """
 
     specs: list[Spec]
     attempt: int = 1
-    stillbirths: int = 0
+    failed_starts: int = 0
 
 
 @dataclass(eq=False)
 class _Slot:
-    """An executor and what is in it.
+    """An executor and the tasks that it was given.
 
-    :param casualties: Tasks whose futures say that the executor is broken.
-    :param alone: Whether its one task must have no company.
+    :param lost_tasks: Tasks whose futures say that the executor is broken.
+    :param alone: Whether it is to be given no other task beside its one.
     """
 
     executor: Executor | None = None
     tasks: dict[Future[list[Outcome]], _Task] = field(default_factory=dict)
-    casualties: list[_Task] = field(default_factory=list)
+    lost_tasks: list[_Task] = field(default_factory=list)
     alone: bool = False
 
 
 class Dispatcher:
-    """A context that ends its executors when it is left: gently after :meth:`run`, at once after an exception.
+    """Executes units on an engine's executors until every run has a result or a failure.
+
+    It is a context manager, which ends the executors: after their work, or at once if there was an exception.
 
     :param root: The folder, absolute.
     :param units: Runs that have not ended.
@@ -82,7 +88,7 @@ class Dispatcher:
         self._suspects: deque[_Task] = deque()
         self._slots = [_Slot() for _ in range(engine.executors)]
         self._ended: SimpleQueue[tuple[_Slot, Future[list[Outcome]]]] = SimpleQueue()
-        self._stillbirths = 0
+        self._failed_starts = 0
         self._fractions: dict[Future[list[Outcome]], float] = {}
         self._look = 0.0
 
@@ -101,11 +107,14 @@ class Dispatcher:
             self.engine.close()
 
     def run(self, show: Callable[[], None]) -> None:
-        """Until every run has ended; ``show`` is called at least once a second, save in a serial engine."""
+        """Execute the units until every run has ended.
+
+        :param show: Called at least once a second, but in a serial engine only after each unit.
+        """
         self._fill()
         while any(slot.tasks for slot in self._slots):
             with contextlib.suppress(Empty):
-                self._settle(*self._ended.get(timeout=_POLL_S))
+                self._finish_task(*self._ended.get(timeout=_POLL_S))
             self._fill()
             self._watch()
             show()
@@ -117,7 +126,7 @@ class Dispatcher:
 
     def _next(self, slot: _Slot) -> _Task | None:
         capacity = self.engine.capacity
-        if slot.alone or slot.casualties or (capacity is not None and len(slot.tasks) >= capacity):
+        if slot.alone or slot.lost_tasks or (capacity is not None and len(slot.tasks) >= capacity):
             return None
         if self._queue:
             return self._queue.popleft()
@@ -136,74 +145,79 @@ class Dispatcher:
                 task.specs,
                 task.attempt,
                 self._invocation,
-                self._of(task),
+                self._fingerprints_of(task),
                 self._functions,
             )
         except BrokenExecutor:
-            slot.casualties.append(task)
+            slot.lost_tasks.append(task)
             if not slot.tasks:
-                self._bury(slot)
+                self._give_up_executor(slot)
             return
         slot.tasks[future] = task
         future.add_done_callback(lambda ended: self._ended.put((slot, ended)))
 
-    def _of(self, task: _Task) -> dict[str, dict[str, Any]]:
+    def _fingerprints_of(self, task: _Task) -> dict[str, dict[str, Any]]:
         ids = [run_id(spec) for spec in task.specs]
         return {run: self._fingerprints[run] for run in ids if run in self._fingerprints}
 
-    def _settle(self, slot: _Slot, future: Future[list[Outcome]]) -> None:
+    def _finish_task(self, slot: _Slot, future: Future[list[Outcome]]) -> None:
         task = slot.tasks.pop(future)
         self.tally.fraction -= self._fractions.pop(future, 0.0)
         slot.alone = False
         try:
             outcomes = future.result()
         except BrokenExecutor:
-            slot.casualties.append(task)
+            slot.lost_tasks.append(task)
         except self.engine.losses as error:
-            self._killed(task, f"{_DEATH} ({error})")
+            self._worker_died(task, f"{_DEATH} ({error})")
         except (StoreError, RunnerError):
             raise
         except Exception as error:
             raise RunnerError(f"The executor gave up ({error!r}); the same command continues from here.") from error
         else:
-            self._stillbirths = 0
+            self._failed_starts = 0
             if "lost" in outcomes:
                 self._lost(task, _DEATH)
             else:
                 self._count(outcomes)
-        if slot.casualties and not slot.tasks:
-            self._bury(slot)
+        if slot.lost_tasks and not slot.tasks:
+            self._give_up_executor(slot)
 
     def _count(self, outcomes: list[Outcome]) -> None:
         self.tally.done += outcomes.count("done")
         self.tally.failed += outcomes.count("failed")
 
-    def _killed(self, task: _Task, reason: str) -> None:
-        """Dask gives up all that a dead worker was about to do as well."""
+    def _worker_died(self, task: _Task, reason: str) -> None:
+        """A task whose future says that a worker died: lost if it had begun, else started again a few times.
+
+        Dask gives up all the tasks that a dead worker had been given, those that it had not begun too.
+        """
         if self._has_begun(task):
             self._lost(task, reason)
             return
-        if task.stillbirths + 1 >= _STILLBIRTHS:
-            raise RunnerError(f"{reason}, {_STILLBIRTHS} times before it began to work; see what the workers printed.")
-        self._put_back(replace(task, stillbirths=task.stillbirths + 1))
+        if task.failed_starts + 1 >= _MAX_FAILED_STARTS:
+            raise RunnerError(
+                f"{reason}, {_MAX_FAILED_STARTS} times before it began to work; see what the workers printed."
+            )
+        self._put_back(replace(task, failed_starts=task.failed_starts + 1))
 
-    def _bury(self, slot: _Slot) -> None:
-        """Give up a broken executor; its tasks that had not begun go back to where they came from."""
-        casualties, slot.casualties = slot.casualties, []
+    def _give_up_executor(self, slot: _Slot) -> None:
+        """Give up a broken executor; those of its tasks that had not begun wait for the next one."""
+        lost_tasks, slot.lost_tasks = slot.lost_tasks, []
         executor, slot.executor = slot.executor, None
         slot.alone = False
         reason = _DEATH if executor is None else f"{_DEATH}{cause_of_death(executor)}"
         begun = []
-        for task in reversed(casualties):
+        for task in reversed(lost_tasks):
             if self._has_begun(task):
                 begun.append(task)
             else:
                 self._put_back(task)
-        self._stillbirths = 0 if begun else self._stillbirths + 1
-        if self._stillbirths >= _STILLBIRTHS:
+        self._failed_starts = 0 if begun else self._failed_starts + 1
+        if self._failed_starts >= _MAX_FAILED_STARTS:
             raise RunnerError(
-                f"{reason}, {_STILLBIRTHS} times before it began to work; what it printed above says why. A script "
-                "that calls run_units needs `if __name__ == '__main__':` around the call."
+                f"{reason}, {_MAX_FAILED_STARTS} times before it began to work; what it printed above says why. A "
+                "script that calls run_units needs `if __name__ == '__main__':` around the call."
             )
         for task in begun:
             self._lost(task, reason)
@@ -212,7 +226,7 @@ class Dispatcher:
         return any(RunWriter(self.root, spec, task.attempt, self._invocation).was_started for spec in task.specs)
 
     def _lost(self, task: _Task, reason: str) -> None:
-        """Runs of a unit whose worker died are tried again one by one, or recorded as failed."""
+        """Try the runs of a unit whose worker died again, one by one, or record them as failed."""
         for spec in task.specs:
             state = run_state(run_directory(self.root, spec))
             if state == "done" or state == "failed":
@@ -225,12 +239,12 @@ class Dispatcher:
                 self._put_back(_Task([spec], task.attempt + 1))
 
     def _put_back(self, task: _Task) -> None:
-        """To the head of the queue; a retry that might harm others waits until it can be alone."""
+        """Let a task be the next one; a retry that might kill others' worker waits until it can run alone."""
         waits = task.attempt > 1 and not self.engine.isolates
         (self._suspects if waits else self._queue).appendleft(task)
 
     def _watch(self) -> None:
-        """What the running units have done, from their progress files."""
+        """Add up the finished fractions of the running units, from their progress files."""
         if time.monotonic() < self._look:
             return
         self._look = time.monotonic() + _POLL_S

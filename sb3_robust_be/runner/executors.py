@@ -1,4 +1,4 @@
-"""The engines: any :class:`concurrent.futures.Executor` (PEP 3148).
+"""Where units of work are executed: worker processes, this process, Dask, or any other executor (PEP 3148).
 
 By default each worker is a process in a ``ProcessPoolExecutor`` of its own: a pool that loses a process kills its
 others, and here there are none.
@@ -19,7 +19,7 @@ from sb3_robust_be.system import available_cores
 
 @dataclass(frozen=True)
 class Engine:
-    """How units are executed.
+    """Which executors there are, and how they are made and ended.
 
     :param make: Makes an executor, at the start and again when one is broken.
     :param executors: How many there are at a time.
@@ -42,7 +42,7 @@ class Engine:
 def choose_engine(
     executor: str | Callable[[], Executor] | None, jobs: int | None, preload: Sequence[str] = ()
 ) -> Engine:
-    """The engine for ``--executor`` and ``--jobs``.
+    """Choose how units are executed, from the arguments ``--executor`` and ``--jobs``.
 
     :param executor: ``None``: worker processes on this machine; ``"serial"``: this process; ``"dask://HOST:PORT"``: the
         Dask cluster with that scheduler; ``"module:factory"`` or a callable: what it returns.

@@ -1,4 +1,4 @@
-"""Worker processes: each computes with one thread, is deaf to Ctrl-C, and ends with the runner."""
+"""Worker processes: each computes with one thread, ignores Ctrl-C, and ends when the runner does."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def cause_of_death(executor: Executor) -> str:
 
 
 class _Worker(ProcessPoolExecutor):
-    """A process that is either started whole or not at all."""
+    """A pool of one process, whose start Ctrl-C cannot interrupt halfway."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         with ctrl_c_later():
@@ -57,7 +57,7 @@ class _Worker(ProcessPoolExecutor):
 
 
 def worker_factory(preload: Sequence[str]) -> Callable[[], Executor]:
-    """Makes executors of one process each, from a fork server where the system has that.
+    """Return a function that makes executors of one process each, from a fork server where the system has that.
 
     :param preload: Modules that the fork server loads; it does so once, when it starts, in the main process's life.
     """
@@ -76,7 +76,7 @@ def worker_factory(preload: Sequence[str]) -> Callable[[], Executor]:
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """For processes started in it: BLAS reads its number of threads when the fork server loads it."""
+    """Set environment variables for the processes started meanwhile: BLAS reads its number of threads as it loads."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -1,4 +1,4 @@
-"""How far the work is: a bar in a terminal, else a line from time to time."""
+"""Shows how many runs are done: a progress bar in a terminal, else a line from time to time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _LINE_EVERY_S = 10.0
 
 @dataclass
 class Tally:
-    """Runs by state. ``fraction`` is what the running ones have done, in runs."""
+    """Numbers of runs by state.
+
+    :param fraction: The sum of the finished fractions of the runs that are being executed."""
 
     total: int
     done: int = 0
@@ -30,7 +32,7 @@ class Tally:
 
 
 def describe(tally: Tally, before: int, elapsed_s: float) -> str:
-    """``12 done, 1 failed, 287 left, 4.2 runs/min, about 1 h 8 min to go``.
+    """The progress in words: ``12 done, 1 failed, 287 left, 4.2 runs/min, about 1 h 8 min to go``.
 
     :param before: Runs that had ended when the clock started.
     """
@@ -54,7 +56,7 @@ def _duration(seconds: float) -> str:
 
 
 class Lines:
-    """A line at the start, about every ten seconds, and at the end."""
+    """Prints the progress as a line at the start, about every ten seconds, and at the end."""
 
     def __init__(self, tally: Tally, stream: TextIO) -> None:
         self.tally = tally
@@ -81,14 +83,14 @@ class Lines:
 
 
 class Silence(Lines):
-    """Nothing."""
+    """Shows no progress."""
 
     def update(self) -> None:
         pass
 
 
 class Bar(Lines):
-    """rich's bar with the same line after it."""
+    """Shows the progress as rich's bar, with the same line after it."""
 
     def __init__(self, tally: Tally, stream: TextIO, console: Any = None) -> None:
         from rich.console import Console
@@ -112,7 +114,7 @@ class Bar(Lines):
 
 
 def display(tally: Tally, shown: bool, stream: TextIO | None = None) -> Lines:
-    """The display that fits the stream; :data:`sys.stderr` by default."""
+    """Choose how to show the progress: a bar in a terminal with rich, else lines; on :data:`sys.stderr` by default."""
     stream = sys.stderr if stream is None else stream
     if not shown:
         return Silence(tally, stream)

@@ -1,4 +1,4 @@
-"""Whether finished runs were made by what would make them now: a fingerprint of named strings beside each result."""
+"""Notes beside each result which versions and environment made it, and refuses to mix results of different ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 6
 
 
 class Fingerprint(NamedTuple):
-    """What makes a run, besides its spec."""
+    """What a run's result depends on besides its spec, such as versions, as named strings."""
 
     compared: dict[str, str]
     """Results that differ in one of these are not to be mixed"""
@@ -26,11 +26,11 @@ class Fingerprint(NamedTuple):
 
 
 class ChangedError(RunnerError):
-    """Finished runs were made by something else than what would make them now."""
+    """Finished runs were made by other versions or another environment than are here now."""
 
 
 def check_unchanged(root: Path, fingerprints: Mapping[str, Fingerprint]) -> None:
-    """Refuse to mix.
+    """Refuse to add runs to those that other versions or another environment have made.
 
     :param root: The folder of an experiment.
     :param fingerprints: What would make the runs now, by id.
@@ -62,7 +62,7 @@ def check_unchanged(root: Path, fingerprints: Mapping[str, Fingerprint]) -> None
 
 
 def forget_other_failures(root: Path, fingerprints: Mapping[str, Fingerprint]) -> None:
-    """Delete the failures of something else than what would make the runs now: it may have been mended.
+    """Delete recorded failures of other versions or another environment: the cause may have been mended.
 
     :param root: The folder of an experiment.
     :param fingerprints: What would make the runs now, by id.
@@ -83,7 +83,7 @@ def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 
 
 def read_fingerprint(directory: Path) -> dict[str, str] | None:
-    """What is to be compared of a run's fingerprint; ``None`` if it has none.
+    """Read what was noted of a run and is to be compared; ``None`` if nothing was.
 
     :param directory: Of a run.
     """

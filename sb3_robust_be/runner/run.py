@@ -1,4 +1,4 @@
-"""Executes the runs of an experiment that have not ended yet, on any engine, whatever happens to its workers."""
+"""Executes the runs of an experiment that have neither a result nor a recorded failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VISIBLE_AFTER_S = 70.0
 
 
 class Summary(NamedTuple):
-    """Runs of this call's shard by state: those ended before it are in it."""
+    """How many of this call's runs are done, failed or left, those of earlier calls included."""
 
     done: int
     failed: int
@@ -103,7 +103,7 @@ def _forget_failures(root: Path, specs: Iterable[Spec]) -> None:
 
 
 def _remaining(root: Path, planned: list[list[Spec]]) -> tuple[list[list[Spec]], Tally]:
-    """The units without what has ended, and the tally at the start."""
+    """Return the units without the runs that have ended, and the numbers of runs at the start."""
     tally = Tally(total=sum(map(len, planned)))
     open_units = []
     for unit in planned:
@@ -117,7 +117,7 @@ def _remaining(root: Path, planned: list[list[Spec]]) -> tuple[list[list[Spec]],
 
 
 def _settled(root: Path, specs: list[Spec]) -> Counts:
-    """The counts once every file is visible here.
+    """Count the runs again until a network file system shows every file.
 
     :raises RunnerError: if the workers have written somewhere else.
     """

@@ -11,7 +11,7 @@ from sb3_robust_be.runner.specs import Spec, dumps, loads, run_id
 def units_of_shard(
     units: Iterable[Sequence[Spec]], shard: str | None = None, functions: Collection[str] = ()
 ) -> list[list[Spec]]:
-    """The units of a shard, with specs as they come back from JSON; a run that occurs again is dropped.
+    """Return the units of one shard, specs as JSON gives them back, each run once.
 
     The split does not look at what is done, so it stays the same while the work goes on: shard ``i/n`` has the units
     ``i - 1``, ``i - 1 + n``, ….

@@ -18,7 +18,7 @@ _ID_DIGITS = 16
 
 
 def to_json(value: Any, where: str) -> Any:
-    """``value`` in plain JSON types: tuples and arrays become lists, numpy's scalars Python's.
+    """Convert to plain JSON types: tuples and arrays become lists, numpy's scalars Python's.
 
     :param where: What the value is called in an error.
     :raises TypeError: if something in it is no JSON value; the error names it.
@@ -46,13 +46,13 @@ def _key(key: Any, where: str) -> str:
 
 
 def dumps(value: Any, where: str) -> str:
-    """Canonical JSON: keys sorted, no spaces, ASCII, floats in their shortest form. Read it with :func:`loads`."""
+    """Write canonical JSON: keys sorted, no spaces, ASCII, shortest floats. Read it with :func:`loads`."""
     plain = to_json(value, where)
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def loads(text: str | bytes) -> Any:
-    """What :func:`dumps` wrote, non-finite numbers included."""
+    """Read what :func:`dumps` wrote, NaN and infinities included."""
     return json.loads(text, object_hook=_float_hook)
 
 
@@ -61,7 +61,7 @@ def _float_hook(value: dict[str, Any]) -> Any:
 
 
 def run_id(spec: Spec) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of the spec's canonical JSON.
+    """Name a run: the first 16 hexadecimal digits of the SHA-256 of its spec's canonical JSON.
 
     The order of keys, tuple or list, and numpy or Python make no difference; ``1`` and ``1.0`` do.
     """
@@ -69,7 +69,7 @@ def run_id(spec: Spec) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The JSON object in a file; ``None`` if there is no such file or no whole object in it."""
+    """Read the JSON object in a file; ``None`` if there is no such file or no whole object in it."""
     try:
         value = loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):

@@ -65,7 +65,7 @@ def prepare(out: str | Path) -> Path:
 
 
 def run_state(directory: Path) -> State:
-    """What the files of a run say. A ``result.json`` that is damaged counts as none: the run is made anew.
+    """Tell from its files whether a run is done, failed or neither; a damaged ``result.json`` counts as none.
 
     A run is ``"running"`` if it was started, has not ended, and its process is alive; a process on another machine is
     taken for alive if it started or reported progress within the last ten minutes.
@@ -107,7 +107,7 @@ def status(out: str | Path, specs: Iterable[Spec]) -> Counts:
 
 
 def load_results(out: str | Path, specs: Iterable[Spec]) -> list[dict[str, Any] | None]:
-    """The result of every run, in the order of ``specs``; ``None`` for a run that is not done."""
+    """Read the result of every run, in the order of ``specs``; ``None`` for a run that is not done."""
     return [read_json(run_directory(out, spec) / RESULT) for spec in specs]
 
 
@@ -118,7 +118,7 @@ def load_failures(out: str | Path, specs: Iterable[Spec]) -> list[dict[str, Any]
 
 
 def load_arrays(out: str | Path, spec: Spec, name: str = "curve") -> dict[str, NDArray[Any]]:
-    """The arrays of a run's ``NAME.npz``.
+    """Read the arrays of a run's ``NAME.npz``.
 
     :raises FileNotFoundError: if the run has no such file.
     :raises ValueError: if the file holds Python objects or is damaged: arrays are never unpickled.

@@ -1,4 +1,4 @@
-"""What a worker does: it executes a unit, a list of runs that share a function.
+"""What a worker process does: execute a unit, which is a list of runs that share a function.
 
 Many seeds in lock-step are one unit; a run on its own is a unit of one. Nothing but a word per run goes back through
 the executor: results are files.
@@ -6,11 +6,11 @@ the executor: results are files.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from pkgutil import resolve_name
 from socket import gethostname
 from threading import Lock
 from typing import Any, Literal
@@ -35,14 +35,13 @@ class RunnerError(RuntimeError):
 
 
 def load_target(target: Any, what: str) -> Callable[..., Any]:
-    """The callable that ``"module:name"`` names.
+    """Import the callable that ``"module:name"`` names.
 
     :param what: What the name is called in an error.
     :raises RunnerError: if there is none.
     """
-    module, _, name = str(target).partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
+        found: Any = resolve_name(str(target))
     except (ImportError, AttributeError, ValueError) as error:
         raise RunnerError(
             f"{what} is {target!r}, which cannot be loaded on {gethostname()} ({error}); "
@@ -101,7 +100,7 @@ def _execute(writers: list[RunWriter], functions: Mapping[str, str]) -> None:
     for writer in writers:
         writer.start(unit=writers[0].id)
     report_progress = ProgressFile(writers)
-    report_progress(0.0)  # Over what a dead worker left.
+    report_progress(0.0)  # In place of the progress file of a worker that died.
     reason: BaseException | str = "The function returned without a result for this run."
     try:
         with _one_torch_thread():
@@ -117,7 +116,7 @@ def _execute(writers: list[RunWriter], functions: Mapping[str, str]) -> None:
 
 @contextmanager
 def _one_torch_thread() -> Iterator[None]:
-    """The same arithmetic under every engine: the number of threads changes the order of sums."""
+    """Let torch compute with one thread meanwhile, since the number of threads changes the last digits of sums."""
     torch: Any = sys.modules.get("torch")
     if torch is None:
         yield

@@ -1,4 +1,4 @@
-"""What a run's function writes its results with."""
+"""Writes the files of a run: its start, progress, arrays, and result or failure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RunWriter:
         self._fingerprint = fingerprint
 
     def start(self, unit: str) -> None:
-        """Mark the start.
+        """Write the files that mark a run as started.
 
         :param unit: The id of the unit's first run, which holds the progress of all.
         """
@@ -81,7 +81,7 @@ class RunWriter:
 
     @property
     def was_started(self) -> bool:
-        """Whether this attempt of this invocation has begun, here or in a worker that is gone."""
+        """Whether this attempt has begun already in this call of the runner, here or in a worker that has died."""
         started = read_json(self.directory / STARTED) or {}
         return (started.get("invocation"), started.get("attempt")) == (self._invocation, self._attempt)
 
@@ -115,7 +115,7 @@ class RunWriter:
             (self.directory / FAILED).unlink(missing_ok=True)
 
     def fail(self, error: BaseException | str, trace: str = "") -> None:
-        """Write ``failed.json``.
+        """Write ``failed.json``: the run has failed.
 
         :param error: The exception, with its traceback, or what went wrong in words.
         :param trace: A traceback that belongs to the words.

@@ -1,4 +1,4 @@
-"""SBEED: Smoothed Bellman Error EmbeDding, with the policy that the values define."""
+"""SBEED: Smoothed Bellman Error EmbeDding, with the mellowmax policy of its action values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BEHAVIOURS: tuple[str, ...] = ("greedy", "softmax")
 
 
 class SBEEDDiagnostics(UpdateDiagnostics):
-    """The family's entries, of which nothing is ever clipped, and the entropy of π on the batch's states, in nats."""
+    """The diagnostics of :class:`UpdateDiagnostics`, and the policy's entropy on the batch's states, in nats."""
 
     def _own_entries(self, terms: Sequence[LossTerms]) -> dict[str, Any]:
         q = th.cat([entry.action_values for entry in terms]).double().cpu().numpy()  # type: ignore[misc]

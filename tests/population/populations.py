@@ -15,7 +15,9 @@ from gymnasium import spaces
 from stable_baselines3 import DQN
 
 from sb3_robust_be.population import Population
-from sb3_robust_be.registry import ALGORITHMS
+from sb3_robust_be.registry import classes
+
+ALGORITHMS = classes()
 
 SMALL: dict[str, Any] = {
     "learning_rate": 1e-3,

@@ -15,11 +15,13 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from torch import nn
 
 from sb3_robust_be.population import Member, Population
-from sb3_robust_be.population.baseline import BaselineDQN
+from sb3_robust_be.population.baseline import BaselineDQN, target_arguments
 from sb3_robust_be.population.members import CHOICES, NUMBERS
 from sb3_robust_be.qrc import QRCHuber
 from sb3_robust_be.qrc.networks import HEAD_INITS
-from sb3_robust_be.registry import ALGORITHMS
+from sb3_robust_be.registry import classes
+
+ALGORITHMS = classes()
 
 # By argument: an algorithm that has it, and a list of two.
 LISTS = {
@@ -82,6 +84,18 @@ def test_a_target_interval_of_0_is_none(algorithm):
     assert (without.has_target, target.has_target) == (False, True)
     assert [group.tolist() for group in population._trainer.groups] == [[0, 1], [2]]
     assert population[0].target_update_interval == (None if algorithm == "qrc" else 1)
+
+
+@pytest.mark.parametrize("interval", [None, 0])
+def test_no_target_network_in_the_words_of_each_algorithm(interval):
+    arguments = {"gamma": 0.9, "tau": 0.5, "target_update_interval": interval}
+    assert target_arguments(arguments) == {**arguments, "target_update_interval": None}
+    # SB3's always have one: a copy of the network itself before every update.
+    copied = {"gamma": 0.9, "tau": 1.0, "target_update_interval": 1}
+    assert target_arguments(arguments, always_target=True) == copied
+    for always in (False, True):
+        for kept in ({"tau": 0.5}, {"target_update_interval": 7, "tau": 0.5}):
+            assert target_arguments(kept, always_target=always) == kept
 
 
 # What is refused

@@ -238,7 +238,7 @@ def test_without_a_compiler_the_graphs_are_run(monkeypatch):
 
     monkeypatch.setattr(th._inductor, "compile", missing)
     population = make("qrc", [0, 1], compile=True)
-    pattern = r"cannot be compiled here \(No C\+\+ compiler is there\.\)\. Install .*g\+\+.*compile=False"
+    pattern = r"cannot be compiled here \(RuntimeError: No C\+\+ compiler is there\.\)\. Install .*g\+\+.*compile=False"
     with pytest.warns(UserWarning, match=pattern) as caught:
         population.learn(26)
     assert len(calls) == 2, "once for the values and once for the update"

@@ -17,7 +17,9 @@ from torch import nn
 
 from sb3_robust_be.qrc import RobustQLearning
 from sb3_robust_be.qrc.validation import constructor_arguments
-from sb3_robust_be.registry import ALGORITHMS
+from sb3_robust_be.registry import classes
+
+ALGORITHMS = classes()
 
 SMALL: dict[str, Any] = {
     "learning_rate": 1e-3,

@@ -19,7 +19,9 @@ from stable_baselines3.dqn.policies import DQNPolicy
 
 from sb3_robust_be.qrc import MlpPolicy
 from sb3_robust_be.qrc.validation import constructor_arguments
-from sb3_robust_be.registry import ALGORITHMS
+from sb3_robust_be.registry import classes
+
+ALGORITHMS = classes()
 
 pytestmark = pytest.mark.filterwarnings(
     "error::UserWarning",

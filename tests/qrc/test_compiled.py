@@ -17,7 +17,9 @@ from two_heads import make_batch, make_model
 
 from sb3_robust_be import QRCHuber
 from sb3_robust_be.qrc.compiled import CompiledGradients
-from sb3_robust_be.registry import ALGORITHMS
+from sb3_robust_be.registry import classes
+
+ALGORITHMS = classes()
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*bootstraps from a target network")
 EVERY_ALGORITHM = pytest.mark.parametrize("cls", ALGORITHMS.values(), ids=ALGORITHMS)

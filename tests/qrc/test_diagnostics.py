@@ -19,7 +19,9 @@ from two_heads import make_model
 from sb3_robust_be import QLC, QRC, QRCHuber
 from sb3_robust_be.qrc.diagnostics import MAX_UPDATES_UNREAD, UpdateDiagnostics
 from sb3_robust_be.qrc.losses import LossTerms
-from sb3_robust_be.registry import ALGORITHMS
+from sb3_robust_be.registry import classes
+
+ALGORITHMS = classes()
 
 KEYS = {
     *("loss", "td_error_abs_mean", "td_error_q05", "td_error_q50", "td_error_q95", "q_mean", "q_max", "h_abs_mean"),

@@ -10,8 +10,10 @@ from two_heads import GAMMA, SpacesOnly, assert_close, forward, gradients, gradi
 
 from sb3_robust_be import GQ, QLC, QRC, GQHuber, QRCHuber
 from sb3_robust_be.qrc import RobustQLearning
-from sb3_robust_be.registry import ALGORITHMS
+from sb3_robust_be.registry import classes
 from sb3_robust_be.updates import LIMITS
+
+ALGORITHMS = classes()
 
 KAPPA = 0.8
 # Those that follow this family's losses.

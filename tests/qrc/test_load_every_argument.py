@@ -14,7 +14,9 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.utils import LinearSchedule
 
 from sb3_robust_be.qrc.validation import constructor_arguments
-from sb3_robust_be.registry import ALGORITHMS
+from sb3_robust_be.registry import classes
+
+ALGORITHMS = classes()
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 

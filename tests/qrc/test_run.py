@@ -25,7 +25,9 @@ import sb3_robust_be
 from sb3_robust_be.envs import MINATAR_GAMES
 from sb3_robust_be.qrc import RobustQLearning
 from sb3_robust_be.qrc.validation import constructor_arguments
-from sb3_robust_be.registry import ALGORITHMS
+from sb3_robust_be.registry import classes
+
+ALGORITHMS = classes()
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning", "ignore:.*bootstraps from a target network:UserWarning")
 

@@ -6,7 +6,7 @@ import io
 import numpy as np
 from matplotlib.text import Text
 
-from sb3_robust_be import report
+from sb3_robust_be import registry, report
 from sb3_robust_be.evaluation import Interval
 from sb3_robust_be.report import style
 
@@ -106,7 +106,7 @@ MADE = {
         higher_is_better=False,
     ),
     "eight": lambda: distributions(
-        {"Acrobot": {name: rng(len(name)).normal(0.0, 1.0, 8) for name in EIGHT}},
+        {"Acrobot": {name: rng(len(name)).normal(0.0, 1.0, 8) for name in EVERY}},
     ),
     "long words": lambda: report.bars(
         "words",
@@ -129,7 +129,7 @@ MADE = {
     "grid_map of one": lambda: grid_map(["qrc"], ["qrc"]),
 }
 LONG = "an environment of my own with its wrapper"
-EIGHT = ("dqn", "qrdqn", "qrc", "qrc_huber", "qlc", "gq", "gq_huber", "sbeed")
+EVERY = registry.names()
 
 
 def drawn(axis, label):

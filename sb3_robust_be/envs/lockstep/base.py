@@ -112,7 +112,7 @@ class LockstepEnv(ABC):
         return observations
 
     def begin_next_episodes(self) -> Observation:
-        """Give up all members' episodes and start their next ones.
+        """End all members' episodes early and start their next ones.
 
         :return: The first observations, ``(N, ...)``.
         """
@@ -124,7 +124,7 @@ class LockstepEnv(ABC):
         return self._observations
 
     def stop(self, member: int) -> None:
-        """Neither step nor reset a member's environment any more.
+        """Stop a member: its environment is neither stepped nor reset from now on.
 
         From now on it shows what it has shown last, is rewarded with 0, and its episode does not end.
 

@@ -33,7 +33,7 @@ def is_supported(space: gym.Space[Any]) -> bool:
 
 
 def empty(space: gym.Space[Any], n: int) -> Observation:
-    """Room for ``n`` observations, with the shapes and dtypes of the space; int64 of shape ``(n,)`` for Discrete."""
+    """Uninitialised arrays for ``n`` observations of the space; int64 of shape ``(n,)`` for Discrete."""
     if isinstance(space, spaces.Dict):
         return {key: _empty(part, n) for key, part in space.spaces.items()}
     return _empty(space, n)
@@ -46,7 +46,7 @@ def _empty(space: gym.Space[Any], n: int) -> np.ndarray:
 
 
 def first_elements(space: gym.Space[Any], n: int) -> Observation:
-    """``n`` observations that are there before any environment has shown one: zeros, or the first of the integers."""
+    """Placeholders for ``n`` observations: zeros, or the smallest of the integers."""
     if isinstance(space, spaces.Dict):
         return {key: _first_elements(part, n) for key, part in space.spaces.items()}
     return _first_elements(space, n)
@@ -88,7 +88,7 @@ def copy_rows(batch: Observation, members: Any, source: Observation, rows: Any) 
 
 
 def copy(batch: Observation) -> Observation:
-    """A batch of its own with the same content."""
+    """Copy a batch."""
     return {key: part.copy() for key, part in batch.items()} if isinstance(batch, dict) else batch.copy()
 
 

@@ -45,7 +45,7 @@ class CartPole(VectorisedEnv):
 
     @classmethod
     def copies(cls, env: gym.Env[Any, Any]) -> bool:
-        """As for all, and Euler's method is what the environment uses."""
+        """As :meth:`VectorisedEnv.copies`, and whether the environment integrates by Euler's method."""
         model: Any = env.unwrapped
         return super().copies(env) and model.kinematics_integrator == "euler"
 
@@ -135,7 +135,7 @@ class Acrobot(VectorisedEnv):
 
     @classmethod
     def copies(cls, env: gym.Env[Any, Any]) -> bool:
-        """As for all, and the environment's options are as gymnasium ships them: the book's equations, no noise."""
+        """As :meth:`VectorisedEnv.copies`, and whether the options are gymnasium's: the book's equations, no noise."""
         model: Any = env.unwrapped
         return super().copies(env) and model.book_or_nips == "book" and model.torque_noise_max == 0
 

@@ -1,4 +1,4 @@
-"""Cliff World by table look-ups."""
+"""Cliff World for all members at once, by table look-ups."""
 
 from __future__ import annotations
 

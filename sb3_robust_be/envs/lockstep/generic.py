@@ -110,7 +110,7 @@ class GenericEnv(LockstepEnv):
         return observations, rewards, terminated, truncated
 
     def stop(self, member: int) -> None:
-        """As for all; what the member has done in its episode is forgotten."""
+        """As :meth:`LockstepEnv.stop`; the member's actions of this episode are forgotten."""
         super().stop(member)
         self._taken[member] = []
 

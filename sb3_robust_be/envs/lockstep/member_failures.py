@@ -1,4 +1,4 @@
-"""Why a member takes no more steps: what its environment raised, or returned that no agent can learn from."""
+"""Failures of single members: an exception of their environment, or values that no agent can learn from."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Failure(NamedTuple):
     reason: str
     """What happened and what to do about it."""
     traceback: str = ""
-    """Of the exception; empty if there was none."""
+    """The traceback of the exception; empty if there was none."""
 
 
 def failure_of(call: str, error: Exception) -> Failure:
-    """What an exception means for the member in whose environment it was raised.
+    """Turn an exception of a member's environment into its failure.
 
     :param call: What was called, as in ``"step() of its environment"``.
     :param error: The exception.
@@ -49,7 +49,8 @@ def failure_of(call: str, error: Exception) -> Failure:
 
 
 def find_bad_rewards(rewards: np.ndarray) -> dict[int, Failure]:
-    """
+    """Find members with rewards that no agent can learn from.
+
     :param rewards: ``(N,)``.
     :return: A failure for each member whose reward is NaN, infinite, or too large for float32.
     """
@@ -66,7 +67,8 @@ def find_bad_rewards(rewards: np.ndarray) -> dict[int, Failure]:
 
 
 def find_bad_observations(call: str, space: gym.Space[Any], observations: Observation) -> dict[int, Failure]:
-    """
+    """Find members with observations that no agent can learn from.
+
     :param call: What returned them, as in ``"step() of its environment"``.
     :param space: A member's.
     :param observations: ``(N, ...)``.

@@ -38,7 +38,7 @@ class VectorisedEnv(LockstepEnv):
 
     @classmethod
     def copies(cls, env: gym.Env[Any, Any]) -> bool:
-        """Whether this is the environment's class itself, without rendering and in no wrapper but the usual ones.
+        """Whether an environment can be replaced by this numpy version: it is neither rendered nor wrapped further.
 
         gymnasium lists in ``additional_wrappers`` all but those of ``make`` itself, which limit the number of steps
         and check how the environment is used.
@@ -48,7 +48,7 @@ class VectorisedEnv(LockstepEnv):
 
     @abstractmethod
     def _move(self, states: np.ndarray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Overwrite ``states``, ``(..., N)``; return new arrays of observations, rewards and terminated."""
+        """Move all members: overwrite ``states``, ``(..., N)``, and return new observations, rewards and terminated."""
 
     def _start(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         observation, _ = self._model.reset(seed=seed)

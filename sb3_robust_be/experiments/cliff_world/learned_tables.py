@@ -21,7 +21,7 @@ TRAIN = "train-cliff-world"
 
 
 def train(specs: Sequence[Spec], writers: Sequence[RunWriter], report_progress: ReportProgress) -> None:
-    """As :func:`~sb3_robust_be.experiments.control.training.train_population`, keeping what was learned and how.
+    """Train a population, and write what it has learned in each cell and its corrections on the way.
 
     :param specs: Of ``control_spec``, on Cliff World, and ``trace``, after how many parts of a run to measure.
     :param writers: One per spec; ``tables.npz`` has ``q`` and ``h``, shape (20, 4), ``h`` zero where there is none;

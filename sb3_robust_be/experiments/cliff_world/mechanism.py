@@ -107,7 +107,7 @@ def _first(x: Floats) -> Floats:
 
 
 def _last(x: Floats) -> Floats:
-    """Likewise over the last quarter."""
+    """Each run's mean over the last quarter of the points, of those with a value; NaN without any."""
     return _first(x[:, ::-1])
 
 
@@ -159,7 +159,7 @@ def _last_quarter(
     solved: Mapping[str, np.ndarray],
     rng: np.random.Generator,
 ) -> list[Verdict]:
-    """Where they leave the agents, against those without a correction and DQN."""
+    """Compare the agents at the end of training with those without a correction and with DQN."""
     huber, without = stacked["qrc_huber"], stacked[UNCORRECTED]
     return [
         *(

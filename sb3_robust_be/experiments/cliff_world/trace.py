@@ -17,7 +17,7 @@ from sb3_robust_be.envs.cliff_world import (
 from sb3_robust_be.updates import is_clipped, project
 
 GROUPS: tuple[str, ...] = ("falls", "blocked moves", "other moves")
-"""Of state-action pairs, in the order of a trace's last axis; a blocked move stays in its cell"""
+"""Kinds of state-action pairs, in the order of a trace's last axis; a blocked move stays in its cell"""
 
 
 def _outcomes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""What each alternative changes: the table, the figure and the verdicts of the experiment ``robustness``."""
+"""The table, the figure and the verdicts of the experiment ``robustness``: alternatives against the default."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def base_of(label: str) -> str:
 
 
 def alternatives(own: Runs) -> list[str]:
-    """The labels that are neither a default nor the reference."""
+    """The labels of the alternatives: neither a default nor the reference, DQN."""
     return [label for label in own if base_of(label) != label]
 
 

@@ -1,4 +1,4 @@
-"""The contenders of the control experiments and what they may choose from (paper, section 8.1)."""
+"""The algorithms of the control experiments and the settings that each is tuned over (paper, section 8.1)."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def control_analysis(results: ControlResults) -> Analysis:
 
 
 def unfinished_notes(runs: Iterable[tuple[str, str, Rows]]) -> list[str]:
-    """Which returns are bounds, since the episode in which a run stopped counts with its return so far.
+    """Note which returns are bounds, since the unfinished last episode counts with its return so far.
 
     :param runs: Domain, label and rows of each contender.
     :return: One sentence, or none where there are no such runs.

@@ -62,7 +62,7 @@ def control_verdicts(finals: Runs, areas: Runs) -> list[Verdict]:
 
 
 def _above(claim: str, runs: Runs, better: str, worse: str) -> dict[str, Verdict]:
-    """By domain, where both are among the contenders."""
+    """The claim that one contender is above another, on each domain that has both."""
     return {
         domain: greater(claim.format(domain), own[better], own[worse])
         for domain, own in runs.items()

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sb3_robust_be import registry
+
 
 @dataclass(frozen=True)
 class Domain:
@@ -45,7 +47,8 @@ DQN_TARGET = 64
 
 
 def shared_arguments(domain: Domain) -> dict[str, Any]:
-    """
+    """The arguments that all algorithms share on a domain.
+
     :param domain: Of the run.
     :return: The arguments that every algorithm has in the paper: batch 32, one update per step from the 33rd transition
         on, γ = 0.99, ε = 0.1 throughout, no gradient clipping (section 8.1 and appendix "Nonlinear Control").
@@ -64,7 +67,8 @@ def shared_arguments(domain: Domain) -> dict[str, Any]:
 
 
 def own_arguments(domain: Domain, algorithm: str) -> dict[str, Any]:
-    """
+    """The arguments that an algorithm has besides the shared ones.
+
     :param domain: Of the run.
     :param algorithm: Its name in commands.
     :return: What the algorithm has besides, where nothing sweeps it. DQN: SB3's loss, a target network refreshed every
@@ -72,7 +76,7 @@ def own_arguments(domain: Domain, algorithm: str) -> dict[str, Any]:
     """
     if algorithm in ("qrc_huber", "gq_huber"):
         return {"huber_threshold": domain.huber_threshold}
-    if algorithm in ("dqn", "qrdqn"):
+    if algorithm in registry.ENTRIES and registry.ENTRIES[algorithm].baseline:
         return {"target_update_interval": DQN_TARGET, "max_grad_norm": math.inf}
     return {}
 
@@ -83,4 +87,4 @@ crash) to 250 (a good landing)"""
 
 
 TOLERANCE = 0.2
-"""Of the domain's scale: what still counts as insensitive"""
+"""How far means may differ and still count as insensitive, as a fraction of the domain's scale"""

@@ -1,4 +1,4 @@
-"""Control experiments: every contender's best setting on selection seeds, reported on fresh ones."""
+"""Control experiments: each algorithm's best setting is chosen on some seeds and reported on fresh ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class ControlPreset:
-    """The size of a control experiment."""
+    """What a control experiment consists of: environments, algorithms, seeds and steps."""
 
     domains: tuple[str, ...]
     """Keys of :data:`~sb3_robust_be.experiments.control.domains.DOMAINS` or of ``own_domains``"""
@@ -53,7 +53,7 @@ class ControlPreset:
     """Reported ones, per contender and domain"""
     selection_seeds: int
     steps: float = 1.0
-    """Of a run, as a fraction of the paper's"""
+    """Environment steps of a run, as a fraction of the paper's"""
     steps_by_domain: Mapping[str, float] = field(default_factory=dict)
     """Other fractions by domain"""
     seeds_of: Mapping[str, int] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class ControlPreset:
     own_domains: Mapping[str, Domain] = field(default_factory=dict)
     policy: str = "MlpPolicy"
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Of all contenders, over those of the domain"""
+    """Arguments of all contenders, in place of the domain's"""
     note: str = ""
     """In which ways this is less than the paper's, for the report"""
 
@@ -279,10 +279,12 @@ def _reported_runs(preset: ControlPreset, settings: Mapping[tuple[str, str], dic
 
 
 def selection_scores(finals: Sequence[np.ndarray]) -> np.ndarray:
-    """Mean return per step over the last quarter of each setting on the selection seeds; a run that diverged counts as
-    the lowest of them all.
+    """The score by which a setting is chosen: its mean final return on the selection seeds.
 
-    :param finals: For each setting, shape (seeds,); NaN for runs that diverged or failed.
+    A run that diverged counts as the lowest of them all.
+
+    :param finals: For each setting, :func:`~sb3_robust_be.evaluation.final_performance` of each seed, shape (seeds,);
+        NaN for runs that diverged or failed.
     :return: Shape (settings,).
     """
     ranked = lowest_for_failed({str(i): own for i, own in enumerate(finals)})

@@ -1,4 +1,4 @@
-"""What a control run is, and the two ways to execute it: many seeds in lock-step, or one agent."""
+"""Runs of control experiments, executed in two ways: many seeds in lock-step, or single agents by SB3."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sb3_robust_be import registry
 from sb3_robust_be.evaluation import area_under_curve, binned_curve, final_performance, with_unfinished
 from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.messages import warn
@@ -41,7 +42,7 @@ def control_spec(
     compile: bool = False,
     function: str = POPULATION,
 ) -> Spec:
-    """All that decides the outcome of a run.
+    """Make a run's spec: everything that decides its outcome.
 
     :param algorithm: Its name in commands; ``"qrdqn"`` (sb3-contrib) as a single agent only.
     :param env: A gymnasium id.
@@ -85,7 +86,8 @@ def train_population(specs: Sequence[Spec], writers: Sequence[RunWriter], report
 def train_members(
     specs: Sequence[Spec], report_progress: ReportProgress, look: Callable[[Population], None] | None = None
 ) -> Population:
-    """
+    """Train a population of which each member is one run.
+
     :param specs: As of :func:`train_population`.
     :param report_progress: Takes the finished fraction.
     :param look: Called with the population after every step.
@@ -125,7 +127,8 @@ def _population(specs: Sequence[Spec]) -> Population:
 
 
 def make_agent(spec: Spec) -> None:
-    """
+    """Make an agent as a run would, to find mistakes in its arguments before the work.
+
     :param spec: Of :func:`control_spec`.
     :raises Exception: Whatever the algorithm, the network or the environment object to in it, before the first step.
     """
@@ -225,39 +228,34 @@ _ABSENT = object()
 
 
 def _constructed(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments as the algorithms take them: classes in place of their names."""
+    """Convert a spec's arguments to the algorithm's: classes in place of their names."""
     from sb3_robust_be.population.storage import decode
 
     return {name: decode(value) for name, value in arguments.items()}
 
 
 def _single_agent(spec: Spec, env: Any) -> Any:
-    from sb3_contrib import QRDQN
-    from stable_baselines3 import DQN
+    from sb3_robust_be.population.baseline import target_arguments
 
-    from sb3_robust_be.registry import ALGORITHMS
-
-    classes: dict[str, type[Any]] = {"dqn": DQN, "qrdqn": QRDQN, **ALGORITHMS}
-    arguments = _constructed(spec["arguments"])
-    if spec["algorithm"] in ("dqn", "qrdqn"):
-        # SB3's have a target network; one that is refreshed before every update is none.
-        arguments["target_update_interval"] = arguments.get("target_update_interval") or 1
-        if (threshold := arguments.pop("huber_threshold", 1.0)) != 1.0:
-            raise ValueError(f"huber_threshold is {threshold}; a single agent of SB3's has 1. Train a population.")
-    return classes[spec["algorithm"]](spec["policy"], env, seed=spec["seed"], **arguments)
+    name = spec["algorithm"]
+    entry = registry.find(name)
+    arguments = target_arguments(_constructed(spec["arguments"]), always_target=entry.always_target)
+    if entry.baseline and (threshold := arguments.pop("huber_threshold", 1.0)) != 1.0:
+        raise ValueError(f"huber_threshold is {threshold}; a single agent of SB3's has 1. Train a population.")
+    return registry.load(name)(spec["policy"], env, seed=spec["seed"], **arguments)
 
 
 class _Episodes(NamedTuple):
-    """Of a run, within its steps."""
+    """The episodes of a run, within its number of steps."""
 
     lengths: np.ndarray
-    """Of those that ended"""
+    """Lengths of the episodes that ended"""
     returns: np.ndarray
-    """Theirs"""
+    """Returns of these episodes"""
     unfinished_return: float
-    """Of the one in which the run stopped, so far"""
+    """Return so far of the episode in which the run stopped"""
     unfinished_length: int
-    """0 if it stopped at the end of one"""
+    """Its steps so far; 0 if the run stopped at the end of an episode"""
 
 
 def _write(writer: RunWriter, spec: Spec, episodes: _Episodes, diverged_at: int | None, share: dict[str, Any]) -> None:

@@ -117,7 +117,7 @@ def _preset(data: dict[str, Any]) -> ControlPreset:
 
 
 def _number(value: Any) -> Any:
-    """YAML 1.1 reads ``1e-3`` as text."""
+    """Convert texts such as ``1e-3``, which YAML 1.1 does not read as numbers."""
     if isinstance(value, str) and re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", value, re.IGNORECASE):
         return float(value)
     return [_number(x) for x in value] if isinstance(value, list) else value

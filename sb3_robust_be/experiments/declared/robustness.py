@@ -45,7 +45,7 @@ class RobustnessPreset:
     domains: tuple[str, ...]
     seeds: int
     steps: float = 1.0
-    """Of a run, as a fraction of the paper's"""
+    """Environment steps of a run, as a fraction of the paper's"""
     squared_on: tuple[str, ...] = ()
     """The domains of QRC, beside QRC-Huber"""
     variants: tuple[str, ...] = (*ALTERNATIVES, *STATED)
