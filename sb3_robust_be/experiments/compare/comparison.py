@@ -10,16 +10,17 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 from gymnasium import spaces
 
+from sb3_robust_be import registry
 from sb3_robust_be.envs.lockstep import batches
 from sb3_robust_be.experiments.control.domains import DOMAINS, Domain
-from sb3_robust_be.experiments.control.preset import SINGLE_AGENTS_ONLY, Contender, ControlPreset
+from sb3_robust_be.experiments.control.preset import Contender, ControlPreset
 from sb3_robust_be.experiments.control.training import make_agent
 from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.images import is_small
 from sb3_robust_be.messages import did_you_mean, first_line
 from sb3_robust_be.runner.specs import Spec
 
-ALGORITHMS = ("dqn", "qrc", "qrc_huber", "qlc", "gq", "gq_huber", "sbeed", "qrdqn")
+ALGORITHMS = registry.names()
 KEY = "own"
 """Of the environment in tables"""
 SELECTION_SEEDS = 10
@@ -136,7 +137,7 @@ def make_preset(
 
 
 def _choices(setup: Setup, algorithm: str) -> dict[str, Any]:
-    single = not setup.stacked or algorithm in SINGLE_AGENTS_ONLY
+    single = not setup.stacked or not registry.find(algorithm).population
     return {"device": "cpu"} if single else {}
 
 

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import scipy
 
+from sb3_robust_be import registry
 from sb3_robust_be.evaluation import lowest_for_failed
 from sb3_robust_be.experiments.control.domains import DOMAINS, Domain, own_arguments, shared_arguments
 from sb3_robust_be.experiments.control.training import CURVE_POINTS, POPULATION, SINGLE, control_spec
 from sb3_robust_be.experiments.experiment import REPORTED, SELECTION, Results, Run
 from sb3_robust_be.experiments.rows import Row, Rows, key_of, rounded
 
-SINGLE_AGENTS_ONLY = ("qrdqn",)
-"""Algorithms that populations do not have"""
 # Seeds that choose settings are never reported.
 FIRST_SELECTION_SEED = 10_000
 
@@ -92,7 +91,7 @@ class ControlPreset:
             **contender.choices,
             **setting,
         }
-        stacked = self.stacked and contender.algorithm not in SINGLE_AGENTS_ONLY
+        stacked = self.stacked and registry.find(contender.algorithm).population
         names = {"stage": stage, "domain": key, "contender": contender.label, "setting": dict(setting)}
         return [
             Run(
