@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from sb3_robust_be import cli
+from sb3_robust_be.evaluation import Outcome
 from sb3_robust_be.experiments import results_page
-from sb3_robust_be.experiments.declared import load_declared
+from sb3_robust_be.experiments.declared import load_declared, prediction
 from sb3_robust_be.experiments.publish import FOLDER, load, published
 from sb3_robust_be.experiments.results_page import COLUMNS, PAGE, results_section
 
@@ -26,16 +27,17 @@ def test_every_published_experiment_has_its_section():
 
 
 @pytest.mark.parametrize("key", published(FOLDER), ids="-".join)
-def test_sections_are_what_the_tables_give(key):
+def test_sections_are_what_the_tables_give(key, monkeypatch):
     """Byte for byte, made from the rows anew."""
+    # Figures, of which nothing is asked here, are most of this one's time.
+    monkeypatch.setattr(prediction, "sensitivity_plots", lambda *arguments: [])
     assert BY_EXPERIMENT[key].rstrip("\n") == results_section(FOLDER, *key).rstrip("\n"), MADE_AGAIN
 
 
 @pytest.mark.parametrize("key", published(FOLDER), ids="-".join)
 def test_every_claim_of_an_experiment_is_judged(key):
-    assert BY_EXPERIMENT[key].count("| holds |") + BY_EXPERIMENT[key].count("| does not hold |") + BY_EXPERIMENT[
-        key
-    ].count("| not resolved by this many seeds |") >= len(load_declared(key[0]).claims)
+    outcomes = [outcome for outcome in Outcome for _ in range(BY_EXPERIMENT[key].count(f"| {outcome} |"))]
+    assert len(outcomes) >= len(load_declared(key[0]).claims)
 
 
 def test_the_command_writes_the_page(tmp_path, monkeypatch, capsys):

@@ -82,9 +82,9 @@ _INTRODUCTION = """# Results
 
 Each section is one experiment of the paper, Patterson, Liao & White, *Robust Losses for Learning Value Functions*
 (TPAMI 2023), or one of ours that explains them: the paper's claims, a verdict on each in the words in which it was
-judged, and the numbers behind it. The control experiments are shorter than the paper's, as their notes say. What we make
-of this, and how experiments are run, is in [experiments/README.md](../experiments/README.md). From the same tables,
-`sb3-robust-be experiment report all --published` makes a page per experiment with every figure and table.
+judged, and the numbers behind it. The control experiments are shorter than the paper's, as their notes say. What we
+make of this, and how experiments are run, is in [experiments/README.md](../experiments/README.md). From the same
+tables, `sb3-robust-be experiment report all --published` makes a page per experiment with every figure and table.
 
 ## How to read it
 
@@ -98,7 +98,7 @@ resolved* by this many seeds otherwise.
 - **reason**: why the outcome is not the interval's alone, or which parts of a combined claim are in its way.
 
 In tables of returns, *mean* and *AUC* are over seeds, and in brackets stand 95 % intervals; the *worst decile* is the
-mean of the lowest tenth; *diverged*, *crashed* and *unfinished* are numbers of seeds; *setting* was chosen on other seeds.
+mean of the lowest tenth; *diverged*, *crashed* and *unfinished* are numbers of seeds; *setting* was chosen on others.
 
 The columns of the CSV tables, in which a cell that is not plain text is JSON and an empty cell means that there is no
 such value:
