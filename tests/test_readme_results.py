@@ -50,6 +50,12 @@ def test_the_command_writes_the_page(tmp_path, monkeypatch, capsys):
     assert (tmp_path / PAGE).read_text(encoding="utf-8") == TEXT, MADE_AGAIN
 
 
+def test_a_folder_without_tables(tmp_path, capsys):
+    assert cli.main(["experiment", "page", "--from", str(tmp_path)]) == 2
+    assert f"{tmp_path} has no table of a declared experiment" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_every_column_is_explained():
     explained = {name for names in COLUMNS for name in names.split(", ")}
     traces = "trace, "

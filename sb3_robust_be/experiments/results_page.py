@@ -108,10 +108,15 @@ such value:
 def results_page(folder: Path) -> str:
     """
     :param folder: Of published tables.
-    :return: The page.
+    :return: The page. Its links are right in ``sb3_robust_be/results`` of this package's repository.
+    :raises ValueError: If there is none of a declared experiment.
     """
     there = published(folder)
     found = [(name, scale) for name in names() for own, scale in there if own == name]
+    if not found:
+        raise ValueError(
+            f"{folder} has no table of a declared experiment; give a folder that `publish` has written to."
+        )
     columns = "\n".join(f"- `{column}`: {meaning}" for column, meaning in COLUMNS.items())
     contents = "\n".join(
         f"- [{markdown_text(load_declared(name).summary)}](#{name}-{scale}) ({load_declared(name).figure})"
