@@ -31,6 +31,8 @@ from sb3_robust_be.messages import did_you_mean, first_line
 from sb3_robust_be.qrc.validation import constructor_arguments
 from sb3_robust_be.updates import H_TARGETS, LIMITS
 
+__all__ = ["config_file", "enjoy", "register", "searched_arguments", "train", "tune"]
+
 DEFAULT_ALGORITHM = "qrc_huber"
 LOG_FOLDER = "logs"
 # Apart from the runs of `train`, of which `enjoy` takes the newest: a search leaves a run without a model.

@@ -1,96 +1,83 @@
-"""The README's results are those of the published tables."""
+"""The page of results is what the published tables give."""
 
 from __future__ import annotations
 
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
 
+from sb3_robust_be import cli
+from sb3_robust_be.evaluation import Outcome
+from sb3_robust_be.experiments import results_page
 from sb3_robust_be.experiments.declared import load_declared, prediction
 from sb3_robust_be.experiments.publish import FOLDER, load, published
-from sb3_robust_be.report import verdict_table
+from sb3_robust_be.experiments.results_page import COLUMNS, PAGE, results_section
 
-README = Path(__file__).parents[1] / "README.md"
-HEADER = ["paper", "judged as", "ours", "95 % interval", "seeds", "verdict"]
-COMMAND = re.compile(r"sb3-robust-be experiment run (\S+) --scale (\w+)")
-
-
-def lines_of_results():
-    text = README.read_text(encoding="utf-8").partition("\n## Results\n")[2].partition("\n## ")[0]
-    return text.splitlines()
+ROOT = Path(__file__).parents[1]
+TEXT = (FOLDER / PAGE).read_text(encoding="utf-8")
+MADE_AGAIN = "the page is not what the tables give: sb3-robust-be experiment page"
+START, *SECTIONS = re.split(r"^(?=## \S+ \(\w+\)$)", TEXT, flags=re.MULTILINE)
+BY_EXPERIMENT = {re.match(r"## (\S+) \((\w+)\)\n", section).groups(): section for section in SECTIONS}
 
 
-def cells(line):
-    return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+def test_every_published_experiment_has_its_section():
+    assert set(BY_EXPERIMENT) == set(published(FOLDER))
+    assert len(SECTIONS) == len(BY_EXPERIMENT)
 
 
-def tables():
-    """The rows of each table of verdicts by the experiment and scale of the command before it."""
-    found, command, inside = {}, None, False
-    for line in lines_of_results():
-        if match := COMMAND.search(line):
-            command = match.groups()
-        if not line.startswith("|"):
-            inside = False
-        elif cells(line) == HEADER:
-            inside = True
-        elif inside and set(line) - set("|-: "):
-            found.setdefault(command, []).append(dict(zip(HEADER, cells(line), strict=True)))
-    return found
+@pytest.mark.parametrize("key", published(FOLDER), ids="-".join)
+def test_sections_are_what_the_tables_give(key, monkeypatch):
+    """Byte for byte, made from the rows anew."""
+    # Figures, of which nothing is asked here, are most of this one's time.
+    monkeypatch.setattr(prediction, "sensitivity_plots", lambda *arguments: [])
+    assert BY_EXPERIMENT[key].rstrip("\n") == results_section(FOLDER, *key).rstrip("\n"), MADE_AGAIN
 
 
-TABLES = tables()
-
-
-def test_every_published_experiment_has_its_table():
-    assert set(TABLES) == set(published(FOLDER))
-
-
-@cache
-def printed_verdicts(name, scale):
-    """The cells of each verdict by its claim, made from the rows anew."""
-    experiment, rows = load_declared(name), load(FOLDER, name, scale)
-    preset = experiment.preset(scale)
-    if name == "prediction":
-        # Its figures, of which nothing is asked here, are most of the time.
-        verdicts, _ = prediction.judged(prediction.panels_of(preset, rows), prediction.errors_before(rows))
-    else:
-        verdicts = experiment.analyse(preset, rows).verdicts
-    table = verdict_table(verdicts)
-    found = {row[0]: dict(zip(table.header(), row, strict=True)) for row in table.cells()}
-    assert len(found) == len(verdicts)
-    return found
-
-
-@pytest.mark.parametrize("key", sorted(TABLES), ids="-".join)
-def test_rows_are_the_published_verdicts(key):
-    """Outcome, estimate, interval and seeds of each claim, word for word."""
-    verdicts = printed_verdicts(*key)
-    for row in TABLES[key]:
-        published_row = verdicts[row["judged as"]]
-        outcome = published_row["outcome"].removesuffix(" by this many seeds")
-        assert row["verdict"].strip("*") == outcome
-        assert (row["verdict"][:2] == "**") == (outcome == "does not hold"), "what fails is easily found"
-        if (estimate := published_row["estimate [interval]"]) != "–":
-            assert f"{row['ours']} {row['95 % interval']}".removesuffix(" –") == estimate
-        seeds = published_row["seeds"]
-        assert row["seeds"] == ("exact" if seeds in ("", "–") else one_number(seeds))
-
-
-def one_number(seeds):
-    """``30 + 30`` as 30."""
-    counts = seeds.split(" + ")
-    return counts[0] if len(set(counts)) == 1 else seeds
-
-
-@pytest.mark.parametrize("key", sorted(TABLES), ids="-".join)
+@pytest.mark.parametrize("key", published(FOLDER), ids="-".join)
 def test_every_claim_of_an_experiment_is_judged(key):
-    assert len(TABLES[key]) >= len(load_declared(key[0]).claims)
+    outcomes = [outcome for outcome in Outcome for _ in range(BY_EXPERIMENT[key].count(f"| {outcome} |"))]
+    assert len(outcomes) >= len(load_declared(key[0]).claims)
 
 
-def test_pictures_are_there():
-    pictures = re.findall(r"!\[[^]]+\]\((\.github/[^)]+)\)", README.read_text(encoding="utf-8"))
-    assert pictures
-    assert {path.name for path in (README.parent / ".github").glob("*.png")} == {Path(name).name for name in pictures}
+def test_the_command_writes_the_page(tmp_path, monkeypatch, capsys):
+    """Its beginning and order; the sections themselves are compared above."""
+    for name, scale in published(FOLDER):
+        (tmp_path / f"{name}-{scale}.csv").touch()
+    monkeypatch.setattr(results_page, "results_section", lambda folder, *key: BY_EXPERIMENT[key].rstrip("\n") + "\n")
+    assert cli.main(["experiment", "page", "--from", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / PAGE}\n"
+    assert (tmp_path / PAGE).read_text(encoding="utf-8") == TEXT, MADE_AGAIN
+
+
+def test_a_folder_without_tables(tmp_path, capsys):
+    assert cli.main(["experiment", "page", "--from", str(tmp_path)]) == 2
+    assert f"{tmp_path} has no table of a declared experiment" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_column_is_explained():
+    explained = {name for names in COLUMNS for name in names.split(", ")}
+    traces = "trace, "
+    for key in published(FOLDER):
+        names = {name for row in load(FOLDER, *key) for name in row if not name.startswith(traces)}
+        assert names <= explained, key
+
+
+def test_links_lead_somewhere():
+    """Of every page of Markdown to files of this repository, and every picture is in one of them."""
+    pictures = set()
+    for page in [*ROOT.glob("*.md"), *(ROOT / "sb3_robust_be").rglob("*.md"), *(ROOT / ".github").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            if "://" not in link:
+                target = (page.parent / link).resolve()
+                assert target.exists(), f"{page.relative_to(ROOT)}: {link}"
+                pictures |= {target.name} if target.suffix == ".png" else set()
+    assert pictures == {path.name for path in (ROOT / ".github").glob("*.png")}
+
+
+def test_links_within_the_page():
+    anchors = {
+        re.sub(r"[^\w\- ]", "", line[3:]).replace(" ", "-") for line in re.findall(r"^## .*", TEXT, re.MULTILINE)
+    }
+    assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= anchors

@@ -1,4 +1,4 @@
-"""``sb3-robust-be experiment list | show | run | status | report | publish``."""
+"""``sb3-robust-be experiment list | show | run | status | report | publish | page``."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from sb3_robust_be.experiments.find import (
     stage_of,
 )
 from sb3_robust_be.experiments.options import add_runner_options, execution_of, exit_code
+from sb3_robust_be.experiments.publish import FOLDER
 from sb3_robust_be.experiments.report_command import (
     DEFAULT_SCALE,
     add_publish_options,
@@ -28,7 +29,9 @@ from sb3_robust_be.experiments.report_command import (
     run_publish,
     run_report,
 )
+from sb3_robust_be.experiments.results_page import PAGE, results_page
 from sb3_robust_be.experiments.running import run
+from sb3_robust_be.system import write_atomically
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -80,6 +83,13 @@ def _status(args: argparse.Namespace) -> int:
     return 0
 
 
+def _page(args: argparse.Namespace) -> int:
+    path = Path(args.source) / PAGE
+    write_atomically(path, results_page(path.parent).encode())
+    print(path)
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sb3-robust-be experiment",
@@ -113,6 +123,15 @@ def _parser() -> argparse.ArgumentParser:
         command(
             "publish", run_publish, "write the table of the runs that have ended, finished or not; NAME may be `all`"
         )
+    )
+    page = commands.add_parser("page", help="write the published results of all experiments as one Markdown page")
+    page.set_defaults(run=_page)
+    page.add_argument(
+        "--from",
+        dest="source",
+        metavar="FOLDER",
+        default=str(FOLDER),
+        help=f"of published tables, beside which {PAGE} is written (default: the package's)",
     )
     return parser
 

@@ -1,1 +1,3 @@
 """Control experiments: agents in environments, many seeds each."""
+
+__all__: list[str] = []

@@ -7,6 +7,8 @@ import importlib
 from sb3_robust_be.experiments.experiment import Experiment
 from sb3_robust_be.messages import did_you_mean
 
+__all__ = ["load_declared", "names"]
+
 _HOMES = {
     "objectives": "objectives_over_weight",
     "fixed-points": "fixed_points_of_objectives",

@@ -1,1 +1,3 @@
 """Experiments on linear prediction: exact minimisers, and step-size sweeps."""
+
+__all__: list[str] = []

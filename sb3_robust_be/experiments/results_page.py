@@ -1,0 +1,164 @@
+"""The published results as one Markdown page: what the tables in ``results`` say of the paper's claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from sb3_robust_be.experiments.declared import load_declared, names
+from sb3_robust_be.experiments.experiment import Experiment
+from sb3_robust_be.experiments.publish import load, published
+from sb3_robust_be.experiments.reporting import make_report
+from sb3_robust_be.report import Report, verdict_table
+from sb3_robust_be.report.tables import markdown_text
+
+PAGE = "README.md"
+"""The page's name, beside the tables"""
+LONGEST_TABLE = 60
+"""Rows; longer tables are left to the reports"""
+
+#: By experiment, as files of ``.github`` in this package's repository, with what they show.
+PICTURES: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "fixed-points": (
+        ("fixed_points.png", "Errors of the minima of MSBE, MHBE and MABE on five problems, over the least possible"),
+    ),
+    "prediction": (("prediction.png", "MSVE of TDC, TDC-Huber and TDC-ℓ1 over step sizes on the prediction problems"),),
+    "control": (("control.png", "Returns of every seed in five domains, by algorithm"),),
+    "threshold": (("threshold.png", "Returns of every seed of QRC-Huber for six thresholds in four domains"),),
+    "minatar-population": (("minatar.png", "Learning curves of DQN, QRC, QRC-Huber and QLC in five MinAtar games"),),
+    "cliff-maps": (
+        (
+            "cliff_world.png",
+            "Cliff World: values with greedy actions above, h of each action below, of QRC on the left and QRC-Huber "
+            "on the right, of each the seed with the median return",
+        ),
+        (
+            "cliff_mechanism.png",
+            "Over training, at falls and at blocked moves: how often h is clipped, the correction over the TD error, "
+            "the values of the start, and the share of blocked moves",
+        ),
+    ),
+}
+
+#: What the columns of the published tables mean. Text, numbers and JSON, see :mod:`.rows`.
+COLUMNS: Mapping[str, str] = {
+    "experiment, scale": "the experiment and its size, as in the file's name",
+    "stage": "`selection`: the run helped to choose a setting; `reported`: it is part of the results",
+    "domain": "the environment or prediction problem",
+    "contender": "what is compared: an algorithm, with arguments that are a part of its name, or an objective",
+    "setting": "the arguments that were chosen or varied",
+    "seed": "of the run; selection seeds begin at 10 000",
+    "steps": "how many the run has",
+    "final": "return per step over the last quarter of the steps, while exploring",
+    "diverged_at": "the step at which the values became infinite or NaN",
+    "unfinished": "whether `final` counts the episode in which the run stopped, with its return so far",
+    "auc": "the same over all steps: the area under the learning curve",
+    "curve": "the learning curve, at equal distances over the run",
+    "failed": "the error of a run that has no result",
+    "part": "`minimum` or `surface`: an exact minimiser, or an objective over the weight",
+    "theta": "the weights: of the minimum, or at which `values` are given",
+    "value, values": "of the objective",
+    "msve, mave": "squared and absolute value error of the minimum",
+    "msve_relative, mave_relative": "the same over the least that the features can represent",
+    "unique, converged, certificate": "of the minimum: whether it is the only one, whether the solver finished, and "
+    "the norm of the gradient (or subgradient) that it left",
+    "largest_error": "the largest expected TD error of a state at the minimum",
+    "measure": "`msve` or `mave`, averaged over the run (`_auc`) or its last quarter (`_late`)",
+    "step_size, ratio": "α and η = α_h/α as chosen on the selection seeds",
+    "selection_score": "the mean error of the selection seeds there",
+    "before": "the error before learning",
+    "error": "of this seed at the chosen step size and ratio",
+    "width": "how many step sizes have at most twice the best error",
+    "errors": "of this seed at every step size, the ratio at its best",
+    "reaches_goal": "whether the greedy policy does, after training",
+    "q, h": "both heads' values after training, state by state, action by action",
+    "trace, …": "measured during training, see the notes of `cliff-maps`",
+    "hardware, versions, date": "where, with what and when the run was made",
+}
+
+_INTRODUCTION = """# Results
+
+*Made by `sb3-robust-be experiment page` from the tables in this folder; do not edit it by hand.*
+
+Each section is one experiment of the paper, Patterson, Liao & White, *Robust Losses for Learning Value Functions*
+(TPAMI 2023), or one of ours that explains them: the paper's claims, a verdict on each in the words in which it was
+judged, and the numbers behind it. The control experiments are shorter than the paper's, as their notes say. What we
+make of this, and how experiments are run, is in [experiments/README.md](../experiments/README.md). From the same
+tables, `sb3-robust-be experiment report all --published` makes a page per experiment with every figure and table.
+
+## How to read it
+
+A claim *holds* if its 95 % interval and its test both say so, *does not hold* if both say the opposite, and is *not
+resolved* by this many seeds otherwise.
+
+- **estimate \\[interval\\]**: of the difference, ratio or probability that the claim names, with its 95 % interval.
+  Without an interval the number was computed exactly. `–`: the claim is about several domains or problems at once.
+- **test** and **p**: the test, and its p-value, corrected as the test's name says (Holm).
+- **seeds**: runs of each side of the comparison.
+- **reason**: why the outcome is not the interval's alone, or which parts of a combined claim are in its way.
+
+In tables of returns, *mean* and *AUC* are over seeds, and in brackets stand 95 % intervals; the *worst decile* is the
+mean of the lowest tenth; *diverged*, *crashed* and *unfinished* are numbers of seeds; *setting* was chosen on others.
+
+The columns of the CSV tables, in which a cell that is not plain text is JSON and an empty cell means that there is no
+such value:
+"""
+
+
+def results_page(folder: Path) -> str:
+    """
+    :param folder: Of published tables.
+    :return: The page. Its links are right in ``sb3_robust_be/results`` of this package's repository.
+    :raises ValueError: If there is none of a declared experiment.
+    """
+    there = published(folder)
+    found = [(name, scale) for name in names() for own, scale in there if own == name]
+    if not found:
+        raise ValueError(
+            f"{folder} has no table of a declared experiment; give a folder that `publish` has written to."
+        )
+    columns = "\n".join(f"- `{column}`: {meaning}" for column, meaning in COLUMNS.items())
+    contents = "\n".join(
+        f"- [{markdown_text(load_declared(name).summary)}](#{name}-{scale}) ({load_declared(name).figure})"
+        for name, scale in found
+    )
+    sections = [results_section(folder, name, scale) for name, scale in found]
+    return "\n".join([_INTRODUCTION, columns, "", "## Experiments", "", contents, "", *sections])
+
+
+def results_section(folder: Path, name: str, scale: str) -> str:
+    """
+    :param folder: Of published tables.
+    :param name: Of a declared experiment.
+    :param scale: Of its presets.
+    :return: What the page says of it.
+    """
+    experiment = load_declared(name)
+    command = f"sb3-robust-be experiment run {name} --scale {scale}"
+    return _section(experiment, scale, make_report(experiment, scale, load(folder, name, scale), command))
+
+
+def _section(experiment: Experiment, scale: str, made: Report) -> str:
+    claims = "\n".join(f"- {markdown_text(claim)}" for claim in experiment.claims)
+    parts = [
+        f"## {experiment.name} ({scale})",
+        f"{markdown_text(made.title)}.",
+        f"    {made.command}",
+        f"The paper's claims, or ours where it has none:\n\n{claims}",
+        verdict_table(made.verdicts).markdown().rstrip(),
+    ]
+    for file, shows in PICTURES.get(experiment.name, ()):
+        parts.append(f"![{shows}](../../.github/{file})")
+    for table in made.tables:
+        if len(table.rows) <= LONGEST_TABLE:
+            parts += [markdown_text(table.caption), table.markdown().rstrip()]
+    parts.append("Notes:\n\n" + "\n".join(f"- {markdown_text(note)}" for note in [*made.notes, *_made_with(made)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _made_with(made: Report) -> list[str]:
+    longer = [table.name for table in made.tables if len(table.rows) > LONGEST_TABLE]
+    left_out = f"Longer tables are in the report: {', '.join(longer)}." if longer else ""
+    failures = f"Failed runs: {len(made.failures)}." if made.failures else ""
+    where = "; ".join(f"{name} {value}" for name, value in {**made.hardware, **made.versions}.items())
+    return [note for note in (left_out, failures, f"Made on: {where}." if where else "") if note]
