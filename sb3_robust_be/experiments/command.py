@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from sb3_robust_be.experiments.declared import load_declared, names

@@ -134,8 +134,8 @@ def _check_agents(preset: ControlPreset) -> None:
     """Make one agent of each contender: mistakes come to light before the work, once and not per run."""
     for contender in preset.contenders:
         for setting in settings_of(contender.grid):
-            (run,) = preset.runs(REPORTED, "own", contender, setting, [0])
             try:
+                (run,) = preset.runs(REPORTED, "own", contender, setting, [0])
                 make_agent(run.spec)
             except Exception as error:
                 reason = first_line(error)
