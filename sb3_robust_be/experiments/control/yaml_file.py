@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from sb3_robust_be import registry
 from sb3_robust_be.evaluation import greater, holm_adjusted, lowest_for_failed
 from sb3_robust_be.experiments.control.control_analysis import control_analysis
 from sb3_robust_be.experiments.control.domains import Domain
@@ -125,6 +126,10 @@ def _number(value: Any) -> Any:
 
 def _contender(label: str, own: dict[str, Any]) -> Contender:
     algorithm = str(own.pop("algorithm", label))
+    try:
+        registry.find(algorithm)
+    except ValueError as error:
+        raise ValueError(f"{label} cannot be made: {error}") from error
     values = {name: _number(value) for name, value in own.items()}
     grid = {name: value for name, value in values.items() if isinstance(value, list)}
     return Contender(label, algorithm, grid, {name: value for name, value in values.items() if name not in grid})
