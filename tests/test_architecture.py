@@ -15,7 +15,7 @@ PACKAGE = ROOT / "sb3_robust_be"
 
 # From the ground up. A part imports parts of lower levels only; within a part everything goes.
 LEVELS = (
-    {"updates", "evaluation", "images", "messages", "registry", "system"},
+    {"codec", "updates", "evaluation", "images", "messages", "registry", "system"},
     {"envs", "runner"},
     {"linear", "qrc", "report"},
     {"sbeed"},

@@ -5,15 +5,14 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch as th
 
+from sb3_robust_be.codec import IMPORT, OBJECTS, from_json, import_name, to_json
 from sb3_robust_be.envs.lockstep import Failure
 from sb3_robust_be.messages import warn
 from sb3_robust_be.population.members import Member
@@ -22,59 +21,34 @@ from sb3_robust_be.system import write_atomically
 
 FORMAT = 1
 INDEX = "population.json"
-_IMPORT, _MISSING, _FLOAT, _MEMBER, _TUPLE = "__import__", "__not_saved__", "__float__", "__member__", "__tuple__"
+_MISSING, _MEMBER, _TUPLE = "__not_saved__", "__member__", "__tuple__"
 
 
-def encode(value: Any) -> Any:
-    """Convert an argument to JSON.
-
-    :param value: An argument.
-    :return: What JSON can hold: classes and functions by their names, and a note in place of what has none.
-    """
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, (float, np.number)):
-        number = value if isinstance(value, float) else value.item()
-        return number if math.isfinite(number) else {_FLOAT: str(number)}
+def _encoded(value: Any) -> Any:
+    """What JSON has no form for: members, tuples, classes and functions, and a note in place of what has no name."""
     if isinstance(value, Member):
-        return {_MEMBER: [value.seed, encode(value.settings)]}
-    if isinstance(value, (list, tuple, range)):
-        items = [encode(x) for x in value]
-        return {_TUPLE: items} if isinstance(value, tuple) else items
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: encode(x) for key, x in value.items()}
-    name = f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', '')}"
-    try:
-        if resolve_name(name) is value:
-            return {_IMPORT: name}
-    except (ImportError, AttributeError, ValueError):
-        pass
-    return {_MISSING: repr(value)}
+        return {_MEMBER: [value.seed, to_json(value.settings, "settings", _encoded)]}
+    if isinstance(value, tuple):
+        return {_TUPLE: [to_json(item, "tuple", _encoded) for item in value]}
+    if isinstance(value, range):
+        return list(value)
+    if isinstance(value, list) or (isinstance(value, dict) and all(isinstance(key, str) for key in value)):
+        return None
+    name = import_name(value)
+    return {_MISSING: repr(value)} if name is None else {IMPORT: name}
 
 
-def decode(value: Any) -> Any:
-    """Convert an argument back from JSON.
+def _missing(text: str) -> Any:
+    raise LookupError(text)
 
-    :param value: Of :func:`encode`.
-    :return: The argument.
-    :raises ImportError: If a name cannot be imported.
-    :raises LookupError: For an argument that could not be saved.
-    """
-    if isinstance(value, list):
-        return [decode(x) for x in value]
-    if not isinstance(value, dict):
-        return value
-    if _IMPORT in value:
-        return resolve_name(value[_IMPORT])
-    if _FLOAT in value:
-        return float(value[_FLOAT])
-    if _TUPLE in value:
-        return tuple(decode(value[_TUPLE]))
-    if _MEMBER in value:
-        return Member(value[_MEMBER][0], decode(value[_MEMBER][1]))
-    if _MISSING in value:
-        raise LookupError(value[_MISSING])
-    return {key: decode(x) for key, x in value.items()}
+
+_TAGS = {
+    **OBJECTS,
+    "__float__": float,  # in files of 0.1
+    _TUPLE: tuple,
+    _MEMBER: lambda pair: Member(*pair),
+    _MISSING: _missing,
+}
 
 
 def save(constructor_arguments: Mapping[str, Any], trainer: Trainer, folder: Path) -> None:
@@ -85,7 +59,7 @@ def save(constructor_arguments: Mapping[str, Any], trainer: Trainer, folder: Pat
     :param folder: Where to; an earlier state there is replaced when the new one is complete.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    arguments = {name: encode(value) for name, value in constructor_arguments.items()}
+    arguments = {name: to_json(value, name, _encoded) for name, value in constructor_arguments.items()}
     for name, value in arguments.items():
         if _MISSING in json.dumps(value):
             warn(
@@ -138,7 +112,7 @@ def read(folder: Path, replacements: dict[str, Any]) -> Saved:
     for name, value in index["arguments"].items():
         if name not in replacements:
             try:
-                arguments[name] = decode(value)
+                arguments[name] = from_json(value, _TAGS)
             except (LookupError, ImportError, AttributeError) as error:
                 raise ValueError(
                     f"{name} was {error} and could not be saved by a name that is there now. Give it again: "

@@ -4,45 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from sb3_robust_be.codec import from_json, to_json
 
 Spec = dict[str, Any]
 
-#: Strict JSON has no NaN and no infinities: such a number is stored as ``{"$float": "nan"}``, ``"inf"`` or ``"-inf"``.
-FLOAT_KEY = "$float"
 _ID_DIGITS = 16
-
-
-def to_json(value: Any, where: str) -> Any:
-    """Convert to plain JSON types: tuples and arrays become lists, numpy's scalars Python's.
-
-    :param where: What the value is called in an error.
-    :raises TypeError: if something in it is no JSON value; the error names it.
-    """
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.tolist()
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {FLOAT_KEY: str(value)}
-    if isinstance(value, list | tuple):
-        return [to_json(item, f"{where}[{index}]") for index, item in enumerate(value)]
-    if isinstance(value, dict):
-        return {_key(key, where): to_json(item, f"{where}[{key!r}]") for key, item in value.items()}
-    raise TypeError(
-        f"{where} is {value!r}, of type {type(value).__name__}; give None, bools, ints, floats, strings, "
-        "and lists and dicts of them."
-    )
-
-
-def _key(key: Any, where: str) -> str:
-    if not isinstance(key, str) or key == FLOAT_KEY:
-        raise TypeError(f"{where} has the key {key!r}; give strings other than {FLOAT_KEY!r}.")
-    return key
 
 
 def dumps(value: Any, where: str) -> str:
@@ -53,11 +22,7 @@ def dumps(value: Any, where: str) -> str:
 
 def loads(text: str | bytes) -> Any:
     """Read what :func:`dumps` wrote, NaN and infinities included."""
-    return json.loads(text, object_hook=_float_hook)
-
-
-def _float_hook(value: dict[str, Any]) -> Any:
-    return float(value[FLOAT_KEY]) if value.keys() == {FLOAT_KEY} else value
+    return from_json(json.loads(text))
 
 
 def run_id(spec: Spec) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sb3_robust_be import registry
+from sb3_robust_be.codec import OBJECTS, from_json
 from sb3_robust_be.evaluation import area_under_curve, binned_curve, final_performance, with_unfinished
 from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.messages import warn
@@ -229,9 +230,7 @@ _ABSENT = object()
 
 def _constructed(arguments: dict[str, Any]) -> dict[str, Any]:
     """Convert a spec's arguments to the algorithm's: classes in place of their names."""
-    from sb3_robust_be.population.storage import decode
-
-    return {name: decode(value) for name, value in arguments.items()}
+    return {name: from_json(value, OBJECTS) for name, value in arguments.items()}
 
 
 def _single_agent(spec: Spec, env: Any) -> Any:
