@@ -12,7 +12,6 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import gymnasium as gym
@@ -106,7 +105,10 @@ def _modules_of(layers: Sequence[type], registered: Any) -> list[str]:
 
 
 def _with_imported(names: Iterable[str]) -> list[str]:
-    """The modules and, of those that are not installed, what they import of their own kind, however far away."""
+    """The modules and, of those that are not installed, what they import of their own kind, however far away.
+
+    Import statements are read, wherever they stand: what a step imports late is part of the environment as well.
+    """
     found: set[str] = set()
     waiting = list(names)
     while waiting:
@@ -114,42 +116,56 @@ def _with_imported(names: Iterable[str]) -> list[str]:
         if name in found:
             continue
         found.add(name)
-        path = _file(sys.modules[name])
+        path = _file(name)
         if path is not None and path.suffix == ".py" and not _is_installed(path):
-            waiting += [other for other in _imports(sys.modules[name], path) if _is_local(other)]
+            waiting += [other for other in _imports(name, path) if _is_local(other)]
     return sorted(found)
 
 
-def _imports(module: ModuleType, path: Path) -> Iterator[str]:
+def _imports(name: str, path: Path) -> Iterator[str]:
     """Every name in the file's import statements that may be a module's."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
-                base = importlib.util.resolve_name("." * node.level + base, module.__package__ or "")
+                base = importlib.util.resolve_name("." * node.level + base, package)
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
 def _is_local(name: str) -> bool:
-    module = sys.modules.get(name)
-    path = None if module is None or name.partition(".")[0] == _OWN else _file(module)
-    return path is not None and not _is_installed(path)
+    top = name.partition(".")[0]
+    # The top alone is looked at first: to look for what is in a package imports the package.
+    for part in dict.fromkeys((top, name)):
+        path = None if part in ("", _OWN) else _file(part)
+        if path is None or _is_installed(path):
+            return False
+    return True
 
 
 def _is_installed(path: Path) -> bool:
     return bool(_PACKAGE_FOLDERS & set(path.parts)) or any(path.is_relative_to(folder) for folder in _INSTALLED)
 
 
-def _file(module: ModuleType) -> Path | None:
-    name = getattr(module, "__file__", None)
-    return Path(name) if name and Path(name).is_file() else None
+def _file(name: str) -> Path | None:
+    """A module's file, whether it has been imported or not."""
+    module = sys.modules.get(name)
+    if module is not None:
+        place = getattr(module, "__file__", None)
+    else:
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ImportError, ValueError, AttributeError):
+            return None  # a function or a class, as in `from module import name`
+        place = spec.origin if spec is not None and spec.has_location else None
+    return Path(place) if place and Path(place).is_file() else None
 
 
 def _hash(name: str) -> str:
-    path = _file(sys.modules[name])
+    path = _file(name)
     return "unknown" if path is None else hashlib.sha256(path.read_bytes()).hexdigest()[:_DIGITS]
 
 

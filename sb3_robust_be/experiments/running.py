@@ -95,10 +95,16 @@ def _say_failures(rows: Rows, named: Callable[[Row], str]) -> int:
     :return: How many.
     """
     failed = [f"{named(row)}: {row['failed']}" for row in rows if "failed" in row]
-    for line in failed[:_SHOWN_FAILURES]:
+    diverged = [
+        f"{named(row)}: diverged at environment step {row['diverged_at']}, where its values became infinite or NaN"
+        for row in rows
+        if row.get("diverged_at") is not None
+    ]
+    told = [*failed, *diverged]
+    for line in told[:_SHOWN_FAILURES]:
         print(line)
-    if (more := len(failed) - _SHOWN_FAILURES) > 0:
-        print(f"{more} more runs have failed.")
+    if (more := len(told) - _SHOWN_FAILURES) > 0:
+        print(f"{more} more runs have failed or diverged.")
     if failed:
         print(RETRY)
     return len(failed)

@@ -498,7 +498,10 @@ class TwoHeadDQN(DQN):
         data = read_attributes(path, device, custom_objects)
         saved_by = data.get("algorithm")
         if saved_by is None:
-            custom_objects = {**objects_from_dqn(path, data, cls.__name__, cls.policy_aliases), **custom_objects}
+            custom_objects = {
+                **objects_from_dqn(path, data, cls.__name__, cls.policy_aliases, {**custom_objects, **kwargs}),
+                **custom_objects,
+            }
         elif saved_by != cls.algorithm_name:
             raise ValueError(
                 f"{path} was saved by the algorithm {saved_by!r} and {cls.__name__} is {cls.algorithm_name!r}. Load it "

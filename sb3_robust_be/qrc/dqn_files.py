@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch as th
@@ -33,7 +33,11 @@ def two_headed(policy_class: Any, aliases: Mapping[str, type[BasePolicy]]) -> ty
 
 
 def objects_from_dqn(
-    path: Any, data: Mapping[str, Any], algorithm: str, aliases: Mapping[str, type[BasePolicy]]
+    path: Any,
+    data: Mapping[str, Any],
+    algorithm: str,
+    aliases: Mapping[str, type[BasePolicy]],
+    given: Collection[str] = (),
 ) -> dict[str, Any]:
     """
     What must replace the saved objects of a DQN, said in a warning.
@@ -42,6 +46,7 @@ def objects_from_dqn(
     :param data: Its attributes.
     :param algorithm: The name of the class that is loaded.
     :param aliases: Its policies by name.
+    :param given: Arguments that the caller has chosen.
     :return: Objects by the name of the attribute.
     :raises ValueError: If it is another algorithm's file, or has a policy that cannot be replaced.
     """
@@ -72,9 +77,16 @@ def objects_from_dqn(
         objects["policy_kwargs"] = {**data["policy_kwargs"], "net_arch": [64, 64]}
     warn(
         f"{path} was saved by SB3's DQN: {algorithm} starts from its values and number of steps, with h at zero "
-        f"and a fresh optimizer; {', '.join(DQN_ONLY)} are back at {algorithm}'s defaults."
+        f"and a fresh optimizer{_reset(algorithm, given)}."
     )
     return objects
+
+
+def _reset(algorithm: str, given: Collection[str]) -> str:
+    reset = [name for name in DQN_ONLY if name not in given]
+    if not reset:
+        return ""
+    return f"; {', '.join(reset)} {'is' if len(reset) == 1 else 'are'} back at {algorithm}'s defaults"
 
 
 def is_dqns(parameters: Mapping[str, Any]) -> bool:

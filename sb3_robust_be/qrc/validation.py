@@ -185,6 +185,10 @@ def check_rewards(rewards: np.ndarray, num_timesteps: int) -> None:
         )
 
 
+_LARGEST = float(np.finfo(np.float32).max)
+_LARGEST_SQUARE = _LARGEST**2
+
+
 def check_observations(
     observations: np.ndarray | dict[str, np.ndarray],
     num_timesteps: int,
@@ -198,16 +202,20 @@ def check_observations(
     :param num_timesteps: Environment steps so far, these included.
     :param environment: Index of the environment whose single observation this is; ``None``: a batch, one of each.
     :param occasion: What kind of observation it is, for the message.
-    :raises ValueError: If a number in it is NaN or infinite.
+    :raises ValueError: If a number in it is NaN, infinite, or too large for float32.
     """
     by_key = observations if isinstance(observations, dict) else {None: observations}
     for key, given in by_key.items():
         values = np.asarray(given)
-        # The sum of squares is finite unless a number is not, or it overflows, for which the second look is there. No
-        # other way to look at every number costs as little.
-        if values.dtype.kind != "f" or math.isfinite(np.vdot(values, values)) or np.isfinite(values).all():
+        # The sum of squares is small unless a number is NaN or infinite, or is so in float32, which networks compute
+        # in, or many are large, for which the second look is there. No other way to look at every number costs as
+        # little.
+        if values.dtype.kind != "f" or float(np.vdot(values, values)) <= _LARGEST_SQUARE:
             continue
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        fine = np.abs(values) <= _LARGEST
+        if fine.all():
+            continue
+        place = tuple(int(i) for i in np.argwhere(~fine)[0])
         index, inner = (place[0], place[1:]) if environment is None else (environment, place)
         where = "".join(
             [f" under the key {key!r}" if key is not None else "", f" at position {inner}" if inner else ""]

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Self, TextIO
 
+_TOO_LITTLE = 0.02
+"""Of a run, from which the time left is not foretold"""
 _LINE_EVERY_S = 10.0
 
 
@@ -38,7 +40,8 @@ def describe(tally: Tally, before: int, elapsed_s: float) -> str:
     """
     parts = [f"{tally.done} done", f"{tally.failed} failed", f"{tally.left} left"]
     worked = tally.ended - before + tally.fraction
-    if worked > 0 and elapsed_s > 0:
+    # So little tells nothing of the rest: workers are starting.
+    if worked > _TOO_LITTLE and elapsed_s > 0:
         rate = worked / elapsed_s
         parts.append(f"{60 * rate:.3g} runs/min")
         if tally.left:

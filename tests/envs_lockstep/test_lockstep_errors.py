@@ -201,3 +201,28 @@ def test_what_is_no_environments_fault_comes_through_and_all_are_closed(error):
     with pytest.raises(type(error)):
         make_lockstep(factory, range(3))
     assert [one.closed for one in made] == [True, True]
+
+
+class Huge(gym.Env):
+    """Shows a number of double precision that single precision does not have, in the member with an odd seed."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.odd = bool(seed % 2)
+        return np.zeros(2), {}
+
+    def step(self, action):
+        return np.array([1e30, 1e60 if self.odd else 1e38]), 0.0, False, False, {}
+
+
+def test_numbers_beyond_single_precision():
+    env = make_lockstep(Huge, range(6))
+    env.reset()
+    env.step(np.zeros(6, np.int64))
+    odd = [member for member, one in env._envs.items() if one.odd]
+    assert 0 < len(odd) < 6
+    assert sorted(env.failures) == odd
+    assert "returned an observation with 1e+60." in env.failures[odd[0]].reason

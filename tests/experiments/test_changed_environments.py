@@ -171,6 +171,17 @@ def test_modules_that_the_environment_imports_count(folder, capsys):
     assert "source of walk_rewards: " in capsys.readouterr().err
 
 
+def test_modules_that_a_step_imports_count(folder, capsys):
+    """They have not been loaded when the environment is looked at."""
+    write(folder, "REWARD = 1.0\n", "late_rewards")
+    source = SOURCE.replace("1.0, False", "__import__('late_rewards').REWARD, False")
+    write(folder, f"def late():\n    import late_rewards\n\n\n{source}")
+    assert compare(1) == 0
+    write(folder, "REWARD = 100.0\n", "late_rewards")
+    assert compare(2) == 2
+    assert "source of late_rewards: " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["gymnasium", "sb3_robust_be"])
 def test_another_version_is_not_averaged(name, monkeypatch, capsys):
     assert compare(1) == 0

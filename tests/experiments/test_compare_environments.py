@@ -41,6 +41,7 @@ def _space(name):
     return {
         "float images": spaces.Box(0.0, 1.0, (84, 84, 3)),
         "channels first": spaces.Box(0.0, 1.0, (3, 84, 84)),
+        "small floats": spaces.Box(0.0, 1.0, (12, 12, 3)),
         "other bounds": spaces.Box(0, 9, (84, 84, 1), dtype=np.uint8),
         "tiny": spaces.Box(shape=(2, 2, 3), **uint8),
         "small in a Dict": spaces.Dict({"x": spaces.Box(shape=(10, 10, 3), **uint8)}),
@@ -53,8 +54,15 @@ def _space(name):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("float images", "You should use NatureCNN only with images not with Box(0.0, 1.0, (84, 84, 3), float32)"),
-        ("channels first", "You should use NatureCNN only with images"),
+        (
+            "float images",
+            "has observations of shape (84, 84, 3) and type float32, which no network here takes for images",
+        ),
+        (
+            "channels first",
+            "has observations of shape (3, 84, 84) and type float32, which no network here takes for images",
+        ),
+        ("small floats", "FlattenObservation"),
         ("other bounds", "You should use NatureCNN only with images"),
         ("tiny", "MinAtarCNN needs images of at least 3×3"),
         ("small in a Dict", "Kernel size can't be greater than actual input size"),

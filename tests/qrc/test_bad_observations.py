@@ -14,6 +14,8 @@ from small_models import every_algorithm, make, parameters
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
 
+from sb3_robust_be import QLC
+
 pytestmark = pytest.mark.filterwarnings("error::UserWarning", "ignore:invalid value encountered:RuntimeWarning")
 NAN, INF = float("nan"), float("inf")
 
@@ -156,3 +158,25 @@ def test_observations_fixed_by_the_remedy(algorithm):
     env = ObservationEnv(NAN, 8)
     fixed = gym.wrappers.TransformObservation(env, np.nan_to_num, env.observation_space)
     assert make(algorithm, fixed).learn(30).num_timesteps == 30
+
+
+class LargeEnv(ObservationEnv):
+    """Its numbers are of double precision, in which 1e60 is finite."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.observation_space = spaces.Box(-np.inf, np.inf, (2, 3), np.float64)
+
+    def _observe(self, is_bad: bool) -> Any:
+        values = self.np_random.normal(size=(2, 3)) * 1e15
+        if is_bad:
+            values[1, 2] = self.bad
+        return values
+
+
+@pytest.mark.parametrize("bad", [1e60, -1e39])
+def test_numbers_beyond_single_precision(bad):
+    """Networks compute in it, where they are infinite."""
+    text = re.escape(f"returned an observation that holds {bad} at position (1, 2), at environment step 7.")
+    assert_refused(QLC, LargeEnv(bad=bad, bad_at=7), text, 6)
+    make(QLC, LargeEnv(), "MlpPolicy", learning_starts=19).learn(20)

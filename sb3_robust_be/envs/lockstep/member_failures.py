@@ -16,8 +16,8 @@ from .batches import Observation
 
 __all__ = ["Failure", "failure_of", "find_bad_observations", "find_bad_rewards"]
 
-# Larger ones are infinite in a replay buffer.
-_LARGEST_REWARD = np.finfo(np.float32).max
+# Larger numbers are infinite in a replay buffer or a network.
+_LARGEST = np.finfo(np.float32).max
 _HERE = Path(__file__).parent
 
 
@@ -54,7 +54,7 @@ def find_bad_rewards(rewards: np.ndarray) -> dict[int, Failure]:
     :param rewards: ``(N,)``.
     :return: A failure for each member whose reward is NaN, infinite, or too large for float32.
     """
-    fine = np.abs(rewards) <= _LARGEST_REWARD
+    fine = np.abs(rewards) <= _LARGEST
     if fine.all():
         return {}
     return {
@@ -72,7 +72,8 @@ def find_bad_observations(call: str, space: gym.Space[Any], observations: Observ
     :param call: What returned them, as in ``"step() of its environment"``.
     :param space: A member's.
     :param observations: ``(N, ...)``.
-    :return: A failure for each member with floats that are NaN or infinite, or integers outside their Discrete or
+    :return: A failure for each member with floats that are NaN, infinite or
+        too large for float32, or integers outside their Discrete or
         MultiDiscrete space.
     """
     if not isinstance(observations, dict):
@@ -86,7 +87,7 @@ def find_bad_observations(call: str, space: gym.Space[Any], observations: Observ
 
 def _find_bad(call: str, where: str, space: gym.Space[Any], values: np.ndarray) -> dict[int, Failure]:
     if values.dtype.kind == "f":
-        fine = np.isfinite(values)
+        fine = np.abs(values) <= _LARGEST
     elif isinstance(space, spaces.Discrete):
         fine = (values >= space.start) & (values < space.start + space.n)
     elif isinstance(space, spaces.MultiDiscrete):

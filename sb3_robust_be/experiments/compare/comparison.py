@@ -40,6 +40,8 @@ class Setup(NamedTuple):
     stacked: bool
     """Whether agents are trained in lock-step; else one by one, a process each"""
     small_images: bool
+    space: spaces.Space
+    """Of the observations"""
 
 
 def check_algorithms(names: Sequence[str]) -> list[str]:
@@ -75,12 +77,12 @@ def look_at(env_id: str, net_arch: Sequence[int] | None, gym_packages: Sequence[
         domain = Domain(domain.name, env_id, tuple(net_arch), domain.buffer_size, 0, domain.huber_threshold)
     domain = dataclasses.replace(domain, gym_packages=tuple(gym_packages))
     if isinstance(space, spaces.Dict):
-        return Setup(domain, "MultiInputPolicy", False, False)
+        return Setup(domain, "MultiInputPolicy", False, False, space)
     if isinstance(space, spaces.Box) and len(space.shape) == 3:
         if net_arch is not None:
             raise ValueError(f"net_arch is {list(net_arch)}, but {env_id!r} has images, whose network is given.")
-        return Setup(domain, "CnnPolicy", False, is_small(space.shape))
-    return Setup(domain, "MlpPolicy", True, False)
+        return Setup(domain, "CnnPolicy", False, is_small(space.shape), space)
+    return Setup(domain, "MlpPolicy", True, False, space)
 
 
 def _observations_of(env_id: str) -> spaces.Space:
@@ -118,6 +120,7 @@ def make_preset(
     """
     arguments: dict[str, Any] = {}
     if setup.policy == "CnnPolicy":
+        _check_images(setup)
         # The network of the images, without hidden layers after it.
         features = {"features_extractor_class": _MINATAR_FEATURES} if setup.small_images else {}
         arguments["policy_kwargs"] = {"net_arch": [], **features}
@@ -134,6 +137,15 @@ def make_preset(
         policy=setup.policy,
         arguments=arguments,
     )
+
+
+def _check_images(setup: Setup) -> None:
+    if setup.space.dtype is not None and setup.space.dtype.kind == "f":
+        raise ValueError(
+            f"{setup.domain.env!r} has observations of shape {setup.space.shape} and type {setup.space.dtype}, which "
+            "no network here takes for images. Wrap it to have images of uint8 from 0 to 255, or one row of numbers "
+            "(gymnasium.wrappers.FlattenObservation)."
+        )
 
 
 def _choices(setup: Setup, algorithm: str) -> dict[str, Any]:
