@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeGuard, cast
 
@@ -22,6 +23,7 @@ from sb3_robust_be.qrc.extractors import MinAtarCNN, extractor_for
 from sb3_robust_be.qrc.networks import HEAD_INITS, HeadInit, QRCNetwork, concatenate
 from sb3_robust_be.qrc.observations import as_array, as_torch_takes
 from sb3_robust_be.qrc.validation import check_choice
+from sb3_robust_be.system import replacing
 
 # Indices of the optimiser's parameter groups.
 VALUE_GROUP, H_GROUP = 0, 1
@@ -67,6 +69,15 @@ class QRCPolicy(DQNPolicy):
         # Before DQN's, which builds the network.
         self.head_init: HeadInit = head_init
         super().__init__(*args, **kwargs)
+
+    def save(self, path: str) -> None:
+        """
+        Save model to a given location. A file that is there is kept until the new one is complete.
+
+        :param path: Where to, as it is: without a suffix it gets none.
+        """
+        with replacing(pathlib.Path(path)) as stream:
+            super().save(stream)  # type: ignore[arg-type]  # torch writes into streams as well
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         return {**super()._get_constructor_parameters(), "head_init": self.head_init}

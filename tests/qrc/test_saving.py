@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch as th
 from small_models import every_algorithm, make
 from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import CheckpointCallback
@@ -222,3 +223,17 @@ def test_checkpoints(algorithm, tmp_path):
     ]
     assert names(tmp_path) == sorted(expected)
     assert algorithm.load(tmp_path / "rl_model_20_steps").num_timesteps == 20
+
+
+@every_algorithm
+def test_a_policy_alone_is_kept_as_well(algorithm, tmp_path):
+    policy = make(algorithm).policy
+    policy.save(tmp_path / "policy")
+    before = (tmp_path / "policy").read_bytes()
+    with pytest.raises(OSError, match="free some space"), files_up_to(3000):
+        policy.save(tmp_path / "policy")
+    assert names(tmp_path) == ["policy"]
+    assert (tmp_path / "policy").read_bytes() == before
+    loaded = type(policy).load(tmp_path / "policy")
+    for name, value in policy.state_dict().items():
+        th.testing.assert_close(loaded.state_dict()[name], value, rtol=0.0, atol=0.0)
