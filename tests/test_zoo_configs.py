@@ -11,7 +11,7 @@ from rl_zoo3.exp_manager import ExperimentManager
 from rl_zoo3.utils import ALGOS
 from stable_baselines3 import DQN
 
-from sb3_robust_be import registry, zoo
+from sb3_robust_be import Population, registry, zoo
 from sb3_robust_be.evaluation import final_performance
 
 NAMES = [name for name, entry in registry.ENTRIES.items() if entry.config]
@@ -194,14 +194,16 @@ def test_dqn_is_not_clipped():
 
 
 @pytest.mark.slow
-def test_cart_pole_is_learned_with_the_shipped_configuration(tmp_path):
-    """The experiments' measure over the last quarter of 20 000 of the 100 000 steps, on seeds of no experiment."""
-    returns = []
-    for seed in (77, 78):
-        # Compiled, for time: `test_compiled.py` shows that the numbers are the same.
-        model = make_model("qrc_huber", "CartPole-v1", tmp_path, seed, compile=True)
-        model.learn(20_000)
-        episodes = model.get_env().envs[0]
-        lengths, rewards = np.array(episodes.get_episode_lengths()), np.array(episodes.get_episode_rewards())
-        returns.append(final_performance(lengths, rewards, 20_000))
+def test_cart_pole_is_learned_with_the_shipped_configuration():
+    """The experiments' measure over the last quarter of 20 000 of the 100 000 steps, on seeds of no experiment.
+
+    Twelve of them: what a seed reaches is decided by last digits, which are another processor's own. Sixteen others had
+    a mean of 402 with a standard deviation of 107, so that a mean of twelve is 3.3 standard errors above the bound.
+    """
+    entry = {name: value for name, value in CONFIGS["qrc_huber"]["CartPole-v1"].items() if name != "n_timesteps"}
+    entry["policy_kwargs"] = eval(entry["policy_kwargs"])
+    population = Population(
+        "qrc_huber", entry.pop("policy"), "CartPole-v1", range(70, 82), verbose=0, device="cpu", **entry
+    ).learn(20_000)
+    returns = [final_performance(own.lengths, own.returns, 20_000) for own in population.returns]
     assert np.mean(returns) >= 300, returns
