@@ -20,7 +20,7 @@ from stable_baselines3.common.vec_env import (
 
 from sb3_robust_be.images import is_small, read_shape
 from sb3_robust_be.messages import warn
-from sb3_robust_be.qrc.extractors import MinAtarCNN
+from sb3_robust_be.qrc.extractors import MinAtarCNN, warn_if_ambiguous
 from sb3_robust_be.qrc.policies import CnnPolicy
 
 
@@ -140,6 +140,10 @@ def with_channels(policy_kwargs: dict[str, Any], policy_class: type, env: VecEnv
     :param env: Wrapped.
     :return: The same, or with what the wrappers know of the channels and the shape does not say.
     """
+    if env is not None and isinstance(env.observation_space, spaces.Dict):
+        # What a wrapper has stacked inside a Dict is not looked up: SB3's network reads them by their shape.
+        for shape in _sb3_images(env):
+            warn_if_ambiguous(shape)
     if env is None or not _is_box_of_images(env.observation_space):
         return policy_kwargs
     shape, channels_last = env.observation_space.shape or (), _told(env)

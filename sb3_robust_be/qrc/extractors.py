@@ -83,9 +83,17 @@ def extractor_for(observation_space: spaces.Space) -> type[BaseFeaturesExtractor
     shape = observation_space.shape or ()
     if len(shape) != 3 or is_small(shape):
         return MinAtarCNN
+    warn_if_ambiguous(shape)
+    return NatureCNN
+
+
+def warn_if_ambiguous(shape: tuple[int, ...]) -> None:
+    """Warn of images for ``NatureCNN`` whose shape does not tell which axis the channels are.
+
+    :param shape: Of an image, as the network sees it.
+    """
     if min(shape) >= NATURE_CNN_MIN_SIDE and not read_shape(shape).certain:
         warn(
             f"Images of the shape {shape} are ambiguous and are read as {shape[1]}×{shape[2]} with {shape[0]} channels "
             "first. If they are not, let the environment put them there, wrapped in VecTransposeImage(env, skip=True)."
         )
-    return NatureCNN

@@ -149,6 +149,19 @@ def test_ambiguous_shapes_warn(space, text):
     assert model.learn(12)._n_updates > 0
 
 
+def test_ambiguous_shapes_in_a_dict_warn():
+    def in_a_dict(shape):
+        return SpaceEnv(spaces.Dict({"camera": spaces.Box(0, 255, shape, np.uint8), "speed": spaces.Box(-1, 1, (2,))}))
+
+    with pytest.warns(
+        UserWarning, match=r"Images of the shape \(40, 48, 60\) are ambiguous.*40 channels first"
+    ) as found:
+        make(QRC, in_a_dict((40, 48, 60)), "MultiInputPolicy", buffer_size=2)
+    assert len(found) == 1
+    for shape in ((84, 84, 4), (3, 40, 48)):
+        make(QRC, in_a_dict(shape), "MultiInputPolicy", buffer_size=2)
+
+
 @pytest.mark.parametrize(
     "shape", [(10, 10, 4), (4, 10, 10), (10, 10, 16), (16, 10, 10), (3, 36, 40), (40, 36, 1), (10, 11, 4)]
 )
