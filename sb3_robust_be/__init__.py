@@ -13,7 +13,7 @@ from sb3_robust_be import registry
 from sb3_robust_be.envs import register_envs
 
 if TYPE_CHECKING:
-    from sb3_robust_be.population import Population
+    from sb3_robust_be.population import Population, SquaredDQN
     from sb3_robust_be.qrc import GQ, QLC, QRC, GQHuber, MinAtarCNN, QRCHuber
     from sb3_robust_be.sbeed import SBEED
 
@@ -22,10 +22,10 @@ __version__ = "0.1.0"
 _HOME = {
     "MinAtarCNN": "sb3_robust_be.qrc",
     "Population": "sb3_robust_be.population",
-    **{entry.class_name: entry.module for entry in registry.ENTRIES.values() if not entry.baseline},
+    **{e.class_name: e.module for e in registry.ENTRIES.values() if e.module.startswith(__name__)},
 }
 
-__all__ = ["GQ", "QLC", "QRC", "SBEED", "GQHuber", "MinAtarCNN", "Population", "QRCHuber", "__version__"]
+__all__ = ["GQ", "QLC", "QRC", "SBEED", "GQHuber", "MinAtarCNN", "Population", "QRCHuber", "SquaredDQN", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

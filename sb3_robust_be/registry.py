@@ -22,7 +22,7 @@ class Entry(NamedTuple):
     marker: str
     """In figures: matplotlib's code"""
     baseline: bool = False
-    """Whether it is an algorithm of another package, to compare with"""
+    """Whether it is there to compare with: an algorithm of another package, or one that differs by a loss"""
     always_target: bool = False
     """Whether a single agent cannot be without a target network; the others have none unless asked for"""
     population: bool = True
@@ -50,6 +50,12 @@ ENTRIES: dict[str, Entry] = {
     "gq": Entry("sb3_robust_be.qrc:GQ", "GQ", "sky", "v"),
     "gq_huber": Entry("sb3_robust_be.qrc:GQHuber", "GQ-Huber", "orange", "P"),
     "sbeed": Entry("sb3_robust_be.sbeed:SBEED", "SBEED", "green", "<"),
+    "dqn_squared": Entry(
+        *("sb3_robust_be.population.baseline:SquaredDQN", "DQN, squared loss", "black", "s"),
+        baseline=True,
+        always_target=True,
+        config=False,
+    ),
     "qrdqn": Entry(
         *("sb3_contrib:QRDQN", "QR-DQN", "grey", "X"), baseline=True, always_target=True, population=False, config=False
     ),
@@ -60,7 +66,7 @@ ENTRIES: dict[str, Entry] = {
 def names(*, baselines: bool = True) -> tuple[str, ...]:
     """List the names of the algorithms.
 
-    :param baselines: Whether algorithms of other packages are among them.
+    :param baselines: Whether those to compare with are among them.
     :return: The names in files and commands, in the order in which lists show them.
     """
     return tuple(name for name, entry in ENTRIES.items() if baselines or not entry.baseline)
@@ -92,7 +98,7 @@ def load(name: str) -> type[Any]:
 def classes(*, baselines: bool = False) -> dict[str, type[Any]]:
     """Import the classes of the algorithms.
 
-    :param baselines: Whether algorithms of other packages are among them.
+    :param baselines: Whether those to compare with are among them.
     :return: The algorithms' classes by name, which are imported now.
     """
     return {name: load(name) for name in names(baselines=baselines)}

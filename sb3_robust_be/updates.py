@@ -19,10 +19,10 @@ import numpy as np
 
 Array = Any  # numpy.ndarray or torch.Tensor; the two share no useful base class
 Threshold = Any  # a float or a 0-d array of the same kind as the data, so that a vmap can give each agent its own
-Limit = Literal["magnitude", "same_sign"]
+Limit = Literal["magnitude", "same_sign", "one_sided"]
 HTarget = Literal["td_error", "clipped"]
 
-LIMITS: tuple[str, ...] = ("magnitude", "same_sign")
+LIMITS: tuple[str, ...] = ("magnitude", "same_sign", "one_sided")
 H_TARGETS: tuple[str, ...] = ("td_error", "clipped")
 
 
@@ -45,7 +45,7 @@ class RobustLoss:
     :param derivative: ``(x, threshold) -> d loss / dx``.
     :param conjugate: ``(g, threshold) -> conjugate``.
     :param project: ``(h, threshold) -> z``.
-    :param bound: ``(threshold) -> `` the largest ``|h|`` that the dual form admits.
+    :param bounds: ``(threshold) -> (lowest, highest)``, the interval of ``h`` that the dual form admits.
     :param thresholded: Whether ``threshold`` has a meaning.
     """
 
@@ -54,7 +54,7 @@ class RobustLoss:
     derivative: Callable[[Array, Threshold], Array]
     conjugate: Callable[[Array, Threshold], Array]
     project: Callable[[Array, Threshold], Array]
-    bound: Callable[[Threshold], Threshold]
+    bounds: Callable[[Threshold], tuple[Threshold, Threshold]]
     thresholded: bool
 
 
@@ -111,7 +111,7 @@ ROBUST_LOSSES: dict[str, RobustLoss] = {
             derivative=lambda x, _: 2.0 * x,
             conjugate=lambda g, _: 0.25 * g * g,
             project=lambda h, _: h,
-            bound=lambda _: math.inf,
+            bounds=lambda _: (-math.inf, math.inf),
             thresholded=False,
         ),
         RobustLoss(
@@ -120,7 +120,7 @@ ROBUST_LOSSES: dict[str, RobustLoss] = {
             derivative=huber_derivative,
             conjugate=huber_conjugate,
             project=lambda h, threshold: h.clip(-threshold, threshold),
-            bound=lambda threshold: threshold,
+            bounds=lambda threshold: (-threshold, threshold),
             thresholded=True,
         ),
         RobustLoss(
@@ -129,7 +129,7 @@ ROBUST_LOSSES: dict[str, RobustLoss] = {
             derivative=_sign,
             conjugate=lambda g, _: _infinite_outside(0.0 * g, abs(g) <= 1.0),
             project=_sign,
-            bound=lambda _: 1.0,
+            bounds=lambda _: (-1.0, 1.0),
             thresholded=False,
         ),
         RobustLoss(
@@ -139,8 +139,18 @@ ROBUST_LOSSES: dict[str, RobustLoss] = {
             derivative=lambda x, threshold: 2.0 * _project_smooth_huber(x, threshold),
             conjugate=_smooth_huber_conjugate,
             project=_project_smooth_huber,
-            bound=lambda threshold: threshold,
+            bounds=lambda threshold: (-threshold, threshold),
             thresholded=True,
+        ),
+        RobustLoss(
+            # Ours: the square of errors above 0 alone. As |h| ≤ τ in max 2hx − h² gives Huber's, h ≥ 0 gives this.
+            "one_sided",
+            loss=lambda x, _: x.clip(min=0.0) ** 2,
+            derivative=lambda x, _: 2.0 * x.clip(min=0.0),
+            conjugate=lambda g, _: _infinite_outside(0.25 * g * g, g >= 0.0),
+            project=lambda h, _: h.clip(min=0.0),
+            bounds=lambda _: (0.0, math.inf),
+            thresholded=False,
         ),
     )
 }
@@ -160,7 +170,8 @@ def project(
     :param projection: A key of :data:`ROBUST_LOSSES`.
     :param threshold: The paper's ``τ`` (``huber_threshold`` of the algorithms), in units of reward.
         ``None`` leaves ``h`` unclipped.
-    :param limit: ``None``; ``"magnitude"``, ``|z| ≤ |δ|``; or ``"same_sign"``, ``z`` between 0 and ``δ``.
+    :param limit: ``None``; ``"magnitude"``, ``|z| ≤ |δ|``; ``"same_sign"``, ``z`` between 0 and ``δ``; or
+        ``"one_sided"``, ``0 ≤ z ≤ max(δ, 0)``, so that no correction acts where the value is to fall.
         Ours (QLC, limited corrections), not in the paper. Applied after the projection.
     :return: ``z``, shape of ``h``.
     """
@@ -173,6 +184,8 @@ def _limit(z: Array, td_error: Array, limit: str) -> Array:
     if limit == "magnitude":
         size = abs(td_error)
         return z.clip(-size, size)
+    if limit == "one_sided":
+        return z.clip(min=0.0).clip(max=td_error.clip(min=0.0))
     return z.clip(td_error.clip(max=0.0), td_error.clip(min=0.0))
 
 
@@ -189,8 +202,8 @@ def is_clipped(
     :return: Booleans, shape of ``h``.
     """
     entry = ROBUST_LOSSES[projection]
-    bound = math.inf if entry.thresholded and threshold is None else entry.bound(threshold)
-    outside = abs(h) > bound
+    lowest, highest = (-math.inf, math.inf) if entry.thresholded and threshold is None else entry.bounds(threshold)
+    outside = (h < lowest) | (h > highest)
     return outside if limit is None else outside | (_limit(h, td_error, limit) != h)
 
 
@@ -212,13 +225,15 @@ def coefficients(
     limit: str | None = None,
     h_target: str = "td_error",
     gradient_correction: bool = True,
+    correction_weight: Threshold = 1.0,
+    td_error_threshold: Threshold | None = None,
 ) -> Coefficients:
     """Turn TD errors and secondary estimates into update directions (paper, equations of sections 5 and 7).
 
     With ``z = project(h, δ)``::
 
         a = δ  (gradient correction: TDC, QRC)   or   a = z  (saddlepoint: GTD2, GQ)
-        b = −discount · z
+        b = −discount · w · z
         c = δ − h
 
     Nothing here differentiates: callers hand in values, not graphs.
@@ -232,6 +247,9 @@ def coefficients(
     :param h_target: ``"td_error"``: h regresses δ; ``"clipped"``: h regresses ``clip(δ, −τ, τ)`` (``τ = 1`` when no
         threshold is given). Ours, a variant of QLC that keeps one outlier from moving h everywhere.
     :param gradient_correction: ``True`` for TDC-like updates, ``False`` for the saddlepoint updates.
+    :param correction_weight: ``w``; 1 is the paper's, 0 leaves semi-gradient Q-learning. Ours, for ablations.
+    :param td_error_threshold: ``None``: ``a = δ``, of the squared loss (the paper's). A number κ: ``clip(δ, −κ, κ)``,
+        of the Huber loss, 1 being the loss of SB3's DQN. Gradient corrections only; ``b`` and ``c`` take δ as it is.
     :return: ``(a, b, c)``, each of the shape of ``td_error``.
     """
     z = project(h, td_error, projection, threshold, limit)
@@ -239,7 +257,8 @@ def coefficients(
     if h_target == "clipped":
         bound = 1.0 if threshold is None else threshold
         target = td_error.clip(-bound, bound)
-    return Coefficients(td_error if gradient_correction else z, -discount * z, target - h)
+    error = td_error if td_error_threshold is None else td_error.clip(-td_error_threshold, td_error_threshold)
+    return Coefficients(error if gradient_correction else z, -discount * correction_weight * z, target - h)
 
 
 def semi_gradient_coefficients(

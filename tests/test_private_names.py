@@ -48,7 +48,8 @@ def owners() -> dict[str, Any]:
 
 PRIVATE = {
     "SB3's DQN": {
-        *("_convert_train_freq", "_create_aliases", "_excluded_save_params", "_on_step", "_setup_learn"),
+        *("_convert_train_freq", "_create_aliases", "_excluded_save_params", "_get_torch_save_params"),
+        *("_on_step", "_setup_learn"),
         *("_setup_model", "_store_transition", "_update_learning_rate", "_wrap_env", "_sample_action"),
         *("_current_progress_remaining", "_custom_logger", "_last_obs", "_logger", "_n_calls", "_n_updates"),
         *("_stats_window_size", "_total_timesteps", "_vec_normalize_env"),

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 import torch as th
 
-from sb3_robust_be.updates import LIMITS, ROBUST_LOSSES, coefficients, is_clipped, project
+from sb3_robust_be.updates import (
+    LIMITS,
+    ROBUST_LOSSES,
+    coefficients,
+    is_clipped,
+    project,
+    semi_gradient_coefficients,
+)
 
 TAU = 2.0
 # Both sides of every kink (0 and ±τ), the kinks themselves, and far out.
@@ -52,6 +59,9 @@ def test_points_lie_on_both_sides_of_every_kink():
         ("absolute", -3.0, 3.0, -1.0, -1.0),
         ("absolute", 0.0, 0.0, 0.0, 0.0),
         ("absolute", 0.01, 0.01, 1.0, 1.0),
+        ("one_sided", -3.0, 0.0, 0.0, 0.0),
+        ("one_sided", 0.0, 0.0, 0.0, 0.0),
+        ("one_sided", 3.0, 9.0, 6.0, 3.0),
         # 2·4·log cosh(1/2), 4·tanh(1/2), 2·tanh(1/2)
         ("smooth_huber", 1.0, 0.960916055, 1.848468629, 0.924234315),
     ],
@@ -75,17 +85,20 @@ def test_derivative_is_the_slope_of_the_loss(loss):
 
 @EVERY_LOSS
 def test_loss_is_convex_even_and_zero_at_zero(loss):
-    values = loss.loss(POINTS, TAU)
+    values, mirrored = loss.loss(POINTS, TAU), loss.loss(-POINTS, TAU)
     assert loss.loss(np.float64(0.0), TAU) == 0.0
-    np.testing.assert_allclose(values, loss.loss(-POINTS, TAU))
+    if loss.name == "one_sided":
+        # Its two halves are the squared loss.
+        np.testing.assert_allclose(values + mirrored, POINTS**2)
+    else:
+        np.testing.assert_allclose(values, mirrored)
     assert (np.diff(loss.derivative(POINTS, TAU)) >= 0).all()
 
 
 @EVERY_LOSS
 def test_projection_is_the_maximiser_of_the_dual_form(loss):
-    # max over |h| ≤ bound of 2xh − h² (of xh for the absolute loss) is the loss, at h = project(x).
-    bound = min(loss.bound(TAU), 60.0)
-    h = np.linspace(-bound, bound, 240_001)
+    # max over the admissible h of 2xh − h² (of xh for the absolute loss) is the loss, at h = project(x).
+    h = np.linspace(*np.clip(loss.bounds(TAU), -60.0, 60.0), 240_001)
     for x in POINTS:
         if loss.name == "absolute":
             dual = x * h
@@ -100,7 +113,7 @@ def test_projection_is_the_maximiser_of_the_dual_form(loss):
 
 @EVERY_LOSS
 def test_conjugate_obeys_fenchel_young_with_equality_at_the_derivative(loss):
-    slopes = np.linspace(-1.5, 1.5, 31) * min(2 * loss.bound(TAU), 10.0)
+    slopes = np.linspace(-1.5, 1.5, 31) * min(2 * loss.bounds(TAU)[1], 10.0)
     for x in POINTS:
         value = loss.loss(np.float64(x), TAU)
         assert (value + loss.conjugate(slopes, TAU) >= slopes * x - 1e-9).all()
@@ -111,16 +124,18 @@ def test_conjugate_obeys_fenchel_young_with_equality_at_the_derivative(loss):
 
 @EVERY_LOSS
 def test_conjugate_is_infinite_exactly_outside_the_slopes_of_the_loss(loss):
-    steepest = {"squared": np.inf, "huber": 2 * TAU, "absolute": 1.0, "smooth_huber": 2 * TAU}[loss.name]
+    steepest = {"huber": 2 * TAU, "absolute": 1.0, "smooth_huber": 2 * TAU}.get(loss.name, np.inf)
     for factor, finite in ((0.999, True), (1.0, True), (1.001, steepest == np.inf)):
         g = np.float64(factor * min(steepest, 100.0))
         assert np.isfinite(loss.conjugate(g, TAU)) == finite
-        assert np.isfinite(loss.conjugate(-g, TAU)) == finite
+        assert np.isfinite(loss.conjugate(-g, TAU)) == (finite and loss.name != "one_sided")
+    assert loss.conjugate(np.float64(0.0), TAU) == 0.0
 
 
 @EVERY_LOSS
 def test_biconjugate_is_the_loss(loss):
-    slopes = np.linspace(-1, 1, 400_001) * (min(2 * loss.bound(TAU), 110.0) if loss.name != "absolute" else 1.0)
+    steepest = 1.0 if loss.name == "absolute" else min(2 * loss.bounds(TAU)[1], 110.0)
+    slopes = np.linspace(-1, 1, 400_001) * steepest
     for x in POINTS:
         biconjugate = (slopes * x - loss.conjugate(slopes, TAU)).max()
         assert biconjugate == pytest.approx(loss.loss(np.float64(x), TAU), rel=1e-6, abs=1e-6)
@@ -145,6 +160,13 @@ def test_huber_meets_squared_and_absolute_in_its_limits():
         (3.0, -2.0, "same_sign", 0.0),
         (-3.0, -2.0, "same_sign", -2.0),
         (-1.0, 2.0, "same_sign", 0.0),
+        (3.0, 2.0, "one_sided", 2.0),
+        (1.0, 2.0, "one_sided", 1.0),
+        (2.0, 2.0, "one_sided", 2.0),
+        (-1.0, 2.0, "one_sided", 0.0),
+        (1.0, -2.0, "one_sided", 0.0),
+        (-1.0, -2.0, "one_sided", 0.0),
+        (1.0, 0.0, "one_sided", 0.0),
     ],
 )
 def test_limit_by_hand(h, td_error, limit, z):
@@ -163,7 +185,9 @@ def test_limited_weight_lies_between_semi_gradient_and_residual_gradient(limit):
     assert (abs(w) <= 1 + 1e-12).all()
     assert (abs(w) == 1).any()
     assert ((0 < abs(w)) & (abs(w) < 1)).any()
-    assert (w >= 0).all() == (limit == "same_sign")
+    assert (w >= 0).all() == (limit != "magnitude")
+    # One-sided: errors below 0 are not corrected at all.
+    assert (w[td_error < 0] == 0).all() == (limit == "one_sided")
     # The weight has no unit: rewards scaled by c scale δ and h by c.
     np.testing.assert_allclose(project(7 * h, 7 * td_error, "huber", None, limit) / (7 * td_error), w)
 
@@ -188,6 +212,8 @@ def test_is_clipped_by_hand():
     assert is_clipped(h, td_error, "absolute").tolist() == [True, False, False, True]
     assert is_clipped(h, td_error, "huber", None, "magnitude").tolist() == [False, True, False, False]
     assert is_clipped(h, td_error, "huber", 1.0, "magnitude").tolist() == [True, True, False, True]
+    assert is_clipped(h, td_error, "one_sided").tolist() == [True, True, False, False]
+    assert is_clipped(h, td_error, "squared", None, "one_sided").tolist() == [True, True, False, False]
 
 
 def test_coefficients_by_hand():
@@ -199,6 +225,36 @@ def test_coefficients_by_hand():
     np.testing.assert_allclose(c, [0.5, -0.25, -0.5])  # δ − h, neither of them clipped
     a, _, _ = coefficients(td_error, h, discount, projection="huber", threshold=1.0, gradient_correction=False)
     np.testing.assert_allclose(a, [1.0, -0.25, 1.0])
+
+
+def test_correction_weight_and_td_error_threshold_by_hand():
+    td_error, h, discount = np.array([2.0, -0.5, -3.0]), np.array([1.5, -0.25, 3.5]), np.full(3, 0.9)
+    a, b, c = coefficients(td_error, h, discount, correction_weight=0.5)
+    np.testing.assert_allclose(a, td_error)
+    np.testing.assert_allclose(b, [-0.675, 0.1125, -1.575])
+    np.testing.assert_allclose(c, td_error - h)
+    # The weight 0 leaves semi-gradient Q-learning, with either loss.
+    for threshold in (None, 1.0):
+        own = coefficients(td_error, h, discount, correction_weight=0.0, td_error_threshold=threshold)
+        dqn = semi_gradient_coefficients(td_error, h, discount, threshold=np.inf if threshold is None else threshold)
+        np.testing.assert_array_equal(own.value, dqn.value)
+        assert not own.next_value.any()
+    a, b, c = coefficients(td_error, h, discount, td_error_threshold=1.0)
+    np.testing.assert_allclose(a, [1.0, -0.5, -1.0])
+    np.testing.assert_allclose(b, -0.9 * h)
+    np.testing.assert_allclose(c, td_error - h)
+
+
+@pytest.mark.parametrize("limit", [None, *LIMITS])
+@pytest.mark.parametrize("projection", [name for name in ROBUST_LOSSES if name != "absolute"])
+def test_no_correction_where_the_expected_error_is_zero(projection, limit):
+    """The fixed points of every projection and limit are those of the squared loss: where E[δ|s,a] = 0, h = 0."""
+    td_error = np.array([3.0, -1.0, -1.0, -1.0])  # mean 0, as of one state and action
+    h = np.full(4, td_error.mean())
+    a, b, c = coefficients(td_error, h, np.full(4, 0.9), projection=projection, threshold=1.0, limit=limit)
+    assert a.mean() == 0.0
+    assert c.mean() == 0.0
+    assert not b.any()
 
 
 def test_h_target_clips_the_target_alone():

@@ -28,8 +28,10 @@ _jit: Callable[..., Any] = numba.njit(nogil=True, error_model="numpy", fastmath=
 @cache
 def projection_kernel(projection: str, limit: str | None) -> Callable[[float, float, float], float]:
     """``(ĥ, δ, τ) -> z``: :func:`sb3_robust_be.updates.project` for numbers, restated because numba cannot call it."""
-    huber, absolute, smooth = (projection == name for name in ("huber", "absolute", "smooth_huber"))
-    magnitude, same_sign = limit == "magnitude", limit == "same_sign"
+    huber, absolute, smooth, positive = (
+        projection == name for name in ("huber", "absolute", "smooth_huber", "one_sided")
+    )
+    magnitude, same_sign, one_sided = (limit == name for name in ("magnitude", "same_sign", "one_sided"))
 
     @_jit
     def kernel(h: float, td_error: float, tau: float) -> float:
@@ -40,10 +42,14 @@ def projection_kernel(projection: str, limit: str | None) -> Callable[[float, fl
             z = (1.0 if h > 0.0 else 0.0) - (1.0 if h < 0.0 else 0.0)
         if smooth:
             z = tau * math.tanh(h / tau)
+        if positive:
+            z = max(h, 0.0)
         if magnitude:
             z = min(max(z, -abs(td_error)), abs(td_error))
         if same_sign:
             z = min(max(z, min(td_error, 0.0)), max(td_error, 0.0))
+        if one_sided:
+            z = min(max(z, 0.0), max(td_error, 0.0))
         return z
 
     return kernel

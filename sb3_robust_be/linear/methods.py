@@ -114,8 +114,8 @@ class Algorithm:
     :param projection: A key of ``ROBUST_LOSSES``; GTD2, TDC and TDRC only, like ``threshold``, ``limit`` and
         ``h_target``.
     :param threshold: Huber threshold ``τ`` in units of reward; needed by ``huber`` and ``smooth_huber``.
-    :param limit: QLC's limit of the correction by the sample's own ``δ`` (ours, not in the paper): ``"magnitude"`` or
-        ``"same_sign"``.
+    :param limit: QLC's limit of the correction by the sample's own ``δ`` (ours, not in the paper): ``"magnitude"``,
+        ``"same_sign"`` or ``"one_sided"``.
     :param h_target: ``"td_error"``, or ``"clipped"``: ``h`` regresses ``clip(δ, −τ, τ)`` (ours, ``τ = 1`` without a
         threshold).
     :param beta: TDRC's regularisation of ``θ_h``; for that method only. ``None``: 1.
@@ -193,6 +193,7 @@ def _named() -> dict[str, Algorithm]:
         named[f"{method}-l1"] = Algorithm(method, "absolute")
     named["qlc"] = Algorithm("tdc", limit="magnitude")
     named["qlc-same-sign"] = Algorithm("tdc", limit="same_sign")
+    named["qlc-one-sided"] = Algorithm("tdc", limit="one_sided")
     return named
 
 

@@ -14,6 +14,7 @@ from sb3_robust_be.population.baseline import Agent
 from sb3_robust_be.population.graphs import Function, trace
 from sb3_robust_be.population.member_functions import MemberFunctions, Tensors
 from sb3_robust_be.population.stacked import Layout, check_stackable
+from sb3_robust_be.qrc.dqn import feature_norm_rate
 
 # As torch's clip_grad_norm_.
 _NORM_EPS = 1e-6
@@ -60,6 +61,9 @@ class Learner:
         """Whether the members bootstrap from target networks."""
         self.target_rows = self.rows.clone() if self.has_target else None
         self.mean, self.square = th.zeros_like(self.rows), th.zeros_like(self.rows)
+        # Running means of the features' squared norm, where the regulariser is relative to it.
+        relative = first.h_regularization_scale != "absolute"
+        self.feature_norm = self.rows.new_zeros(len(models), 1) if relative else None
         self.n_updates = 0
         self._graphs: dict[Any, Function] = {}
         self._frozen = np.zeros(len(models), bool)
@@ -107,6 +111,7 @@ class Learner:
             "rates": -scale * settings.rates,
             "eps": self.rows.new_tensor(eps),
             "decay": settings.decay,
+            "feature_norm_rate": self.rows.new_tensor(feature_norm_rate(self.n_updates)),
             "gradient_bound": settings.gradient_bound,
         }
         key = batch["rewards"].shape
@@ -140,7 +145,7 @@ class Learner:
     def _step(self, inputs: dict[str, Any], choices: dict[str, Any], moves_target: bool) -> list[th.Tensor]:
         """One update as a function of tensors, of which :meth:`state` is changed in place."""
         rows, n_values = inputs["rows"], self.layout.n_values
-        gradient = self._functions.gradient(
+        gradient, feature_norm = self._functions.gradient(
             rows,
             inputs.get("target_rows"),
             inputs["constants"],
@@ -160,7 +165,11 @@ class Learner:
         if self._decoupled:
             rows[:, n_values:].mul_(inputs["decay"])
         else:
-            gradient[:, n_values:].addcmul_(rows[:, n_values:], inputs["decay"])
+            decay = inputs["decay"]
+            if feature_norm is not None:
+                inputs["feature_norm"].lerp_(feature_norm[:, None], inputs["feature_norm_rate"])
+                decay = decay * inputs["feature_norm"]
+            gradient[:, n_values:].addcmul_(rows[:, n_values:], decay)
         direction = adam_direction(gradient, inputs["mean"], inputs["square"], self.adam, inputs["eps"])
         rows[:, :n_values].addcmul_(direction[:, :n_values], inputs["rates"][:, :1])
         rows[:, n_values:].addcmul_(direction[:, n_values:], inputs["rates"][:, 1:])
@@ -180,8 +189,9 @@ class Learner:
 
         :return: By name the tensors that learning changes, themselves and no copies.
         """
-        targets = {} if self.target_rows is None else {"target_rows": self.target_rows}
-        return {"rows": self.rows, "mean": self.mean, "square": self.square, **targets}
+        optional = {"target_rows": self.target_rows, "feature_norm": self.feature_norm}
+        there = {name: x for name, x in optional.items() if x is not None}
+        return {"rows": self.rows, "mean": self.mean, "square": self.square, **there}
 
     def is_finite(self) -> np.ndarray:
         """Check the members' parameters for NaN and infinities.

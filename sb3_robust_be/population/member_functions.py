@@ -69,7 +69,7 @@ class MemberFunctions:
         batch: Tensors,
         choices: dict[str, Any],
         moves_target: bool,
-    ) -> th.Tensor:
+    ) -> tuple[th.Tensor, th.Tensor | None]:
         """Compute the gradients of all members' losses.
 
         :param rows: Parameters.
@@ -79,7 +79,8 @@ class MemberFunctions:
         :param batch: By name, shape (members, batch, …).
         :param choices: The algorithm's other settings.
         :param moves_target: See :meth:`moves_target`.
-        :return: Of the loss, shape (members, parameters).
+        :return: Of the loss, shape (members, parameters); and ``feature_norm`` of :class:`LossTerms`, shape (members,),
+            where the loss gives it.
         """
 
         def loss(online: Tensors, frozen: Tensors, constants: Tensors, settings: Tensors, batch: Tensors) -> Any:
@@ -89,10 +90,11 @@ class MemberFunctions:
         online = self._layout.split(rows)
         frozen = {} if target is None else self._layout.split(target, target=True)
         gradients = grad(loss, argnums=(0, 1) if moves_target else (0,), has_aux=True)
-        found, _ = vmap(gradients)(online, frozen, constants, settings, batch)
+        found, terms = vmap(gradients)(online, frozen, constants, settings, batch)
         total = self._layout.join(found[0].values())
         # The correction's gradient is taken at the target's parameters and moves the online ones.
-        return total + self._layout.join(found[1].values()) if moves_target else total
+        total = total + self._layout.join(found[1].values()) if moves_target else total
+        return total, terms.get("feature_norm")
 
     def moves_target(self, settings: Tensors, batch: Tensors, choices: dict[str, Any]) -> bool:
         """Find out whether the update also follows a gradient at the target network.

@@ -24,10 +24,13 @@ from sb3_robust_be.qrc.validation import check_count, constructor_arguments
 # What may differ between members, hence be a list.
 NUMBERS = (
     *("learning_rate", "gamma", "tau", "target_update_interval", "max_grad_norm", "huber_threshold"),
-    *("h_regularization", "h_learning_rate_ratio", "temperature", "eta"),
+    *("h_regularization", "h_learning_rate_ratio", "temperature", "eta", "correction_weight", "td_error_threshold"),
     *("exploration_fraction", "exploration_initial_eps", "exploration_final_eps"),
 )
-CHOICES = ("projection", "limit", "h_target", "h_averaging", "h_decoupled_weight_decay", "behaviour")
+CHOICES = (
+    *("projection", "limit", "h_target", "h_averaging", "h_decoupled_weight_decay", "h_regularization_scale"),
+    "behaviour",
+)
 # Arguments of a single agent that mean nothing in lock-step.
 _REFUSED = {
     "seed": "Pass seeds, one per member.",
@@ -77,7 +80,7 @@ def resolve_algorithm(algorithm: str | type[OffPolicyAlgorithm]) -> type[DQN]:
     found = known.get(algorithm) if isinstance(algorithm, str) else algorithm
     if found is BaselineDQN:
         return DQN
-    if not (isinstance(found, type) and (found is DQN or issubclass(found, TwoHeadDQN))):
+    if not (isinstance(found, type) and (found is DQN or issubclass(found, (TwoHeadDQN, BaselineDQN)))):
         raise ValueError(
             f"algorithm must be one of {', '.join(known)}, or its class, and is {algorithm!r}. Other algorithms of "
             "SB3 have no loss that could be stacked: train single agents."
@@ -91,7 +94,7 @@ def member_class(algorithm: type[DQN]) -> type[Agent]:
     :param algorithm: Of :func:`resolve_algorithm`.
     :return: The class whose loss is stacked.
     """
-    return algorithm if issubclass(algorithm, TwoHeadDQN) else BaselineDQN
+    return algorithm if issubclass(algorithm, (TwoHeadDQN, BaselineDQN)) else BaselineDQN
 
 
 def plain(value: Any) -> Any:

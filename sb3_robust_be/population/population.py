@@ -11,7 +11,6 @@ from typing import Any, overload
 import gymnasium as gym
 import numpy as np
 import torch as th
-from stable_baselines3 import DQN
 from stable_baselines3.common import callbacks
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.utils import get_device
@@ -26,6 +25,7 @@ from sb3_robust_be.population.episode_log import Episodes, Unfinished
 from sb3_robust_be.population.export import single_agent
 from sb3_robust_be.population.members import Member
 from sb3_robust_be.population.trainer import DIVERGED, Trainer
+from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.validation import check_count
 from sb3_robust_be.system import ctrl_c_later
 
@@ -53,8 +53,9 @@ class Population:
 
     Lists are possible for numbers (``learning_rate``, ``huber_threshold``, ``h_regularization``,
     ``h_learning_rate_ratio``, ``temperature``, ``eta``, ``gamma``, ``tau``, the three ``exploration_…``,
-    ``target_update_interval`` and ``max_grad_norm``) and for ``projection``, ``limit``, ``h_target``, ``h_averaging``,
-    ``h_decoupled_weight_decay`` and ``behaviour``.
+    ``target_update_interval``, ``max_grad_norm``, ``correction_weight`` and ``td_error_threshold``) and for
+    ``projection``, ``limit``, ``h_target``, ``h_averaging``, ``h_decoupled_weight_decay``, ``h_regularization_scale``
+    and ``behaviour``.
     Members with and without target network (an interval of 0 or ``None``), or with other choices, are stacked apart.
 
     DQN is SB3's, with its loss and its target network, and takes ``huber_threshold`` as well (1 is SB3's loss, ``None``
@@ -105,7 +106,7 @@ class Population:
         self.env = make_lockstep(env, [member.seed for member in self.members], **self.env_kwargs)
         spaces_only = m.SpacesEnv(Encoding(self.env.observation_space).space, self.env.action_space)
         self._models = m.build_models(cls, policy, spaces_only, self.members, arguments)
-        if self.algorithm is DQN and int(self.env.action_space.start) != 0:
+        if not issubclass(self.algorithm, TwoHeadDQN) and int(self.env.action_space.start) != 0:
             raise ValueError(
                 f"env has actions {self.env.action_space}, and SB3's DQN acts from 0 on. Wrap the environment."
             )

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch as th
+from stable_baselines3.common.utils import LinearSchedule
 
 from sb3_robust_be.codec import IMPORT, OBJECTS, from_json, import_name, to_json
 from sb3_robust_be.envs.lockstep import Failure
@@ -21,15 +22,17 @@ from sb3_robust_be.system import write_atomically
 
 FORMAT = 1
 INDEX = "population.json"
-_MISSING, _MEMBER, _TUPLE = "__not_saved__", "__member__", "__tuple__"
+_MISSING, _MEMBER, _TUPLE, _LINEAR = "__not_saved__", "__member__", "__tuple__", "__linear_schedule__"
 
 
 def _encoded(value: Any) -> Any:
-    """What JSON has no form for: members, tuples, classes and functions, and a note in place of what has no name."""
+    """What JSON has no form for: members, tuples, SB3's schedules, classes, functions; a note where nothing fits."""
     if isinstance(value, Member):
         return {_MEMBER: [value.seed, to_json(value.settings, "settings", _encoded)]}
     if isinstance(value, tuple):
         return {_TUPLE: [to_json(item, "tuple", _encoded) for item in value]}
+    if isinstance(value, LinearSchedule):
+        return {_LINEAR: [value.start, value.end, value.end_fraction]}
     if isinstance(value, range):
         return list(value)
     if isinstance(value, list) or (isinstance(value, dict) and all(isinstance(key, str) for key in value)):
@@ -47,6 +50,7 @@ _TAGS = {
     "__float__": float,  # in files of 0.1
     _TUPLE: tuple,
     _MEMBER: lambda pair: Member(*pair),
+    _LINEAR: lambda numbers: LinearSchedule(*numbers),
     _MISSING: _missing,
 }
 

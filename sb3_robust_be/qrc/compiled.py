@@ -49,12 +49,14 @@ class CompiledGradients:
     def __init__(self, model: SupportsBatchLoss) -> None:
         self._model = model
         self._graphs: dict[Any, Callable[..., Any]] = {}
+        # The fields of LossTerms that the loss gives, found as it is traced.
+        self._fields: list[str] = []
         self._built_for: Any = None
         self.works = True
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles of the model compile again: code has no copy.
-        return {"_model": self._model, "_graphs": {}, "_built_for": None, "works": self.works}
+        return {"_model": self._model, "_graphs": {}, "_fields": [], "_built_for": None, "works": self.works}
 
     def _find_tensors(self) -> None:
         # At the first update, by when the policy has the device and the precision that it keeps, and again when the
@@ -102,7 +104,7 @@ class CompiledGradients:
             parameter.grad = None
         for destination, gradient in zip(self._destinations, outputs, strict=False):
             destination.grad = gradient if destination.grad is None else destination.grad + gradient
-        return LossTerms(*outputs[len(self._destinations) :])
+        return LossTerms(**dict(zip(self._fields, outputs[len(self._destinations) :], strict=True)))
 
     def _compile(
         self, inputs: list[th.Tensor], numbers: list[str], constants: dict[str, Any], batch: list[Any], layout: TreeSpec
@@ -119,7 +121,8 @@ class CompiledGradients:
             )
             data = tree_unflatten([None if x is None else next(remaining) for x in batch], layout)
             found, terms = th.func.grad(loss, has_aux=True)(parameters, buffers, values, data)
-            return (*found, *terms)
+            self._fields = list(terms)
+            return (*found, *terms.values())
 
         before = [buffer.clone() for buffer in self._buffers.values()]
         try:

@@ -45,7 +45,7 @@ class UpdateDiagnostics:
         """Remember the updates of one ``train()`` call.
 
         :param terms: One entry per gradient step.
-        :param settings: What the loss was called with; here, keyword arguments of :func:`updates.project`.
+        :param settings: What the loss was called with; here, keyword arguments of :func:`updates.coefficients`.
         :param parameters: Value parameters, whose gradients are those of the last step.
         :param grad_norm: Their norm before clipping, where clipping has computed it.
         :return: Whether it is time to record them, whoever writes the log.
@@ -95,7 +95,8 @@ class UpdateDiagnostics:
         return {}
 
     def _clip_fraction(self, h: np.ndarray, td_error: np.ndarray) -> float:
-        return float(np.mean(is_clipped(h, td_error, **self._settings)))
+        own = {name: self._settings[name] for name in ("projection", "threshold", "limit")}
+        return float(np.mean(is_clipped(h, td_error, **own)))
 
     def _norm(self) -> float:
         if self._grad_norm is None:

@@ -6,7 +6,7 @@ import io
 import pathlib
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch as th
@@ -49,6 +49,7 @@ from sb3_robust_be.qrc.validation import (
     NUMERIC_ARGUMENTS,
     check_buffer,
     check_buffer_arguments,
+    check_choice,
     check_count,
     check_flag,
     check_not_negative,
@@ -58,6 +59,20 @@ from sb3_robust_be.qrc.validation import (
     plain_number,
     warn_of_priorities,
 )
+
+HRegularizationScale = Literal["absolute", "features"]
+H_REGULARIZATION_SCALES: tuple[str, ...] = ("absolute", "features")
+FEATURE_NORM_RATE = 0.01
+"""Least weight of a new batch in the running mean of the features' squared norm: it looks back some 100 updates"""
+
+
+def feature_norm_rate(n_updates: int) -> float:
+    """The weight of a batch in the running mean of the features' squared norm.
+
+    :param n_updates: From 1: how many batches have been seen, this one included.
+    :return: ``1/n`` at first, so that the mean is that of all, then :data:`FEATURE_NORM_RATE`.
+    """
+    return max(1.0 / n_updates, FEATURE_NORM_RATE)
 
 
 class TwoHeadDQN(DQN):
@@ -89,11 +104,14 @@ class TwoHeadDQN(DQN):
     h_regularization: float
     h_learning_rate_ratio: float
     h_decoupled_weight_decay: bool = False
+    h_regularization_scale: HRegularizationScale = "absolute"
     compile: bool
     # Resuming never explores more than before the interruption, unless it is asked for by another schedule.
     _exploration_cap: float = 1.0
     # What `exploration_rate` was last taken from.
     _explored_by: Schedule | None = None
+    # Batches that the running mean of the features' squared norm has seen.
+    _feature_norm_updates: int = 0
     # Whose samples have been looked at.
     _known_buffer: ReplayBuffer | None = None
     # Whether `learn` is running, whose `dump_logs` records the diagnostics.
@@ -143,6 +161,7 @@ class TwoHeadDQN(DQN):
         self._diagnostics = self.diagnostics_class()
         self._compiled = CompiledGradients(self) if self.compile else None
         self._configure_optimizer()
+        self._feature_norm = th.zeros((), device=self.device)
 
     def _check_arguments(self) -> None:
         check_numbers({**self.__dict__, "stats_window_size": self._stats_window_size})
@@ -158,6 +177,12 @@ class TwoHeadDQN(DQN):
             raise ValueError(f"gamma must be from 0 to 1 and is {self.gamma!r}. The paper uses 0.99.")
         check_flag("compile", self.compile)
         check_flag("h_decoupled_weight_decay", self.h_decoupled_weight_decay)
+        check_choice("h_regularization_scale", self.h_regularization_scale, H_REGULARIZATION_SCALES)
+        if self.h_decoupled_weight_decay and self.h_regularization_scale != "absolute":
+            raise ValueError(
+                f"h_regularization_scale={self.h_regularization_scale!r} is defined for a regulariser inside Adam's "
+                "gradient, and h_decoupled_weight_decay=True takes it out. Leave one of the two out."
+            )
         if self.max_grad_norm is not None:
             check_not_negative("max_grad_norm", self.max_grad_norm, "Pass None for no clipping.")
 
@@ -175,13 +200,17 @@ class TwoHeadDQN(DQN):
         return self.policy.has_target
 
     def _configure_optimizer(self) -> None:
-        """Set the secondary head's regularisation β as the weight decay of its parameters.
+        """Set the secondary head's regularisation β as the weight decay of its parameters, where β is one number.
 
         By default it is part of the gradient: decoupled, it would bound every weight and hide what the squared loss
         does to the head.
         """
         group = self.policy.optimizer.param_groups[H_GROUP]
-        if "weight_decay" in group:
+        if self.h_regularization_scale != "absolute":
+            # `_regularize` adds it to the gradient.
+            if "weight_decay" in group:
+                group["weight_decay"] = 0.0
+        elif "weight_decay" in group:
             group["weight_decay"] = self.h_regularization
         elif self.h_regularization > 0:
             raise ValueError(
@@ -370,6 +399,23 @@ class TwoHeadDQN(DQN):
         th.nn.utils.clip_grad_norm_(self.q_net.h_net.parameters(), self.max_grad_norm)
         return th.nn.utils.clip_grad_norm_(values, self.max_grad_norm)
 
+    @th.no_grad()
+    def _regularize(self, terms: LossTerms) -> None:
+        """Add ``β·n·θ_h`` to the secondary head's gradient, n being the running mean of the features' squared norm.
+
+        Where β is absolute, the optimiser does it.
+        """
+        if terms.feature_norm is None:
+            return
+        self._feature_norm_updates += 1
+        self._feature_norm.lerp_(
+            terms.feature_norm.to(self._feature_norm), feature_norm_rate(self._feature_norm_updates)
+        )
+        factor = self.h_regularization * self._feature_norm
+        for parameter in self.q_net.h_net.parameters():
+            if parameter.grad is not None:
+                parameter.grad.addcmul_(parameter, factor)
+
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
         """
         Sample the replay buffer and do the updates.
@@ -398,6 +444,7 @@ class TwoHeadDQN(DQN):
                 warn_of_priorities(self.replay_buffer, data)  # type: ignore[arg-type]
             terms.append(self._compute_gradients(data, settings))
             grad_norm = self._clip_gradients(values)
+            self._regularize(terms[-1])
             optimizer.step()
 
         self._n_updates += gradient_steps
@@ -581,8 +628,14 @@ class TwoHeadDQN(DQN):
         if isinstance(self.replay_buffer, NStepReplayBuffer) and self.replay_buffer_class is None:
             self.replay_buffer.gamma, self.replay_buffer.n_steps = self.gamma, self.n_steps
 
+    def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
+        state_dicts, tensors = super()._get_torch_save_params()
+        # Only where it is in use, so that other files stay as they were.
+        return state_dicts, tensors if self.h_regularization_scale == "absolute" else [*tensors, "_feature_norm"]
+
     def _excluded_save_params(self) -> list[str]:
         made = [
+            "_feature_norm",
             "batch_norm_stats",
             "batch_norm_stats_target",
             "_diagnostics",

@@ -32,6 +32,8 @@ class LossTerms(NamedTuple):
     """``q(s,a)``"""
     action_values: th.Tensor | None = None
     """``q(s,·)``, shape (batch, actions), of an algorithm with a stochastic policy"""
+    feature_norm: th.Tensor | None = None
+    """Mean of ``‖φ(s)‖² + 1``, of the features that h sees and its bias's 1; a 0-d tensor, where β is relative to it"""
 
 
 class SupportsBatchLoss(Protocol):
@@ -143,13 +145,13 @@ class LossModule(nn.Module):
         self.policy: nn.Module = getattr(model.policy, "_orig_mod", model.policy)
         self.model = model
 
-    def forward(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> tuple[th.Tensor, tuple[th.Tensor, ...]]:
+    def forward(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> tuple[th.Tensor, dict[str, th.Tensor]]:
         """Compute the loss of one batch.
 
         :param data: A batch.
         :param settings: Of the model's ``update_settings``.
-        :return: The scalar whose gradient is the update, and the fields of :class:`LossTerms` that are there.
+        :return: The scalar whose gradient is the update, and the fields of :class:`LossTerms` that are there, by name.
         """
         terms = self.model.batch_loss(data, settings)
-        # Graphs return tensors only; what is left out stands last.
-        return terms.loss, tuple(x for x in terms if x is not None)
+        # Graphs return tensors only.
+        return terms.loss, {name: x for name, x in terms._asdict().items() if x is not None}

@@ -66,18 +66,25 @@ class QRCNetwork(QNetwork):
         """
         return super().extract_features(from_zero(obs, self._starts) if self._starts else obs, features_extractor)
 
-    def q_and_h(self, obs: PyTorchObs, n_h: int | None = None) -> tuple[th.Tensor, th.Tensor]:
+    def hidden_features(self, obs: PyTorchObs) -> th.Tensor:
+        """Compute what the two heads see: the last hidden features.
+
+        :param obs: Observations, batch first.
+        :return: φ(s), shape (batch, width), through which gradients flow.
+        """
+        features = self.extract_features(obs, self.features_extractor)
+        for layer in self.q_net[:-1]:
+            features = layer(features)
+        return features
+
+    def q_and_h(self, obs: PyTorchObs) -> tuple[th.Tensor, th.Tensor]:
         """Compute both heads in one forward pass.
 
         :param obs: Observations, batch first.
-        :param n_h: How many rows, from the first, to give h of; ``None`` for all.
-        :return: q of shape (batch, actions) and h of shape (n_h, actions).
+        :return: q and h, each of shape (batch, actions).
         """
-        *hidden, q_head = self.q_net
-        features = self.extract_features(obs, self.features_extractor)
-        for layer in hidden:
-            features = layer(features)
-        return q_head(features), self.h_net(features.detach()[:n_h])
+        features = self.hidden_features(obs)
+        return self.q_net[-1](features), self.h_net(features.detach())
 
     def _predict(self, observation: PyTorchObs, deterministic: bool = True) -> th.Tensor:
         actions = super()._predict(observation, deterministic)

@@ -30,7 +30,7 @@ VALUE_GROUP, H_GROUP = 0, 1
 
 
 class TransitionValues(NamedTuple):
-    """Values of one batch of transitions, each of shape (batch, 1), through which gradients flow."""
+    """Values of one batch of transitions, of shape (batch, 1) and through which gradients flow, but for the last."""
 
     q: th.Tensor
     """``q(s,a)``"""
@@ -38,6 +38,21 @@ class TransitionValues(NamedTuple):
     """``h(s,a)``, on detached features"""
     next_value: th.Tensor
     """``max q(s',·)``; one index gets the gradient of a tie"""
+    features: th.Tensor
+    """``φ(s)``, what h sees: detached, shape (batch, width)"""
+
+
+class StateValues(NamedTuple):
+    """Values of all actions for a batch of transitions, through which gradients flow."""
+
+    q: th.Tensor
+    """``q(s,·)``, shape (batch, actions)"""
+    h: th.Tensor
+    """``h(s,·)``, on detached features, shape (batch, actions)"""
+    next_q: th.Tensor
+    """``q(s',·)`` of the network that bootstraps, shape (batch, actions)"""
+    features: th.Tensor
+    """``φ(s)``, what h sees: detached, shape (batch, width)"""
 
 
 class QRCPolicy(DQNPolicy):
@@ -133,11 +148,12 @@ class QRCPolicy(DQNPolicy):
         :param observations: s, batch first.
         :param actions: a, shape (batch, 1).
         :param next_observations: s', batch first.
-        :return: q(s,a), h(s,a) and max q(s',·), each (batch, 1).
+        :return: q(s,a), h(s,a), max q(s',·) and the features of s.
         """
         actions = self.action_indices(actions)
-        q, h, next_q = self.evaluate_states(observations, next_observations, actions.shape[0])
-        return TransitionValues(q.gather(1, actions), h.gather(1, actions), next_q.max(dim=1, keepdim=True).values)
+        q, h, next_q, features = self.evaluate_states(observations, next_observations, actions.shape[0])
+        next_value = next_q.max(dim=1, keepdim=True).values
+        return TransitionValues(q.gather(1, actions), h.gather(1, actions), next_value, features)
 
     def action_indices(self, actions: th.Tensor) -> th.Tensor:
         """Convert actions to column indices of the heads' outputs.
@@ -149,9 +165,7 @@ class QRCPolicy(DQNPolicy):
         start = int(self.action_space.start)  # type: ignore[attr-defined]
         return actions - start if start else actions
 
-    def evaluate_states(
-        self, observations: PyTorchObs, next_observations: PyTorchObs, batch_size: int
-    ) -> tuple[th.Tensor, th.Tensor, th.Tensor]:
+    def evaluate_states(self, observations: PyTorchObs, next_observations: PyTorchObs, batch_size: int) -> StateValues:
         """Values of all actions for a batch of transitions.
 
         Without a target network one pass serves s and s': two would update batch-norm statistics twice, and cost more.
@@ -159,12 +173,20 @@ class QRCPolicy(DQNPolicy):
         :param observations: s, batch first.
         :param next_observations: s', batch first.
         :param batch_size: Of either.
-        :return: q(s,·), h(s,·) and q(s',·), each (batch, actions); the last from the network that bootstraps.
+        :return: q(s,·), h(s,·), q(s',·) and the features of s.
         """
+        network = self.q_net
+        q_head = network.q_net[-1]
         if self.has_target:
-            return *self.q_net.q_and_h(observations), self.q_net_target(next_observations)
-        q, h = self.q_net.q_and_h(concatenate(observations, next_observations), batch_size)
-        return q[:batch_size], h, q[batch_size:]
+            features = network.hidden_features(observations)
+            q, next_q = q_head(features), self.q_net_target(next_observations)
+        else:
+            features = network.hidden_features(concatenate(observations, next_observations))
+            values = q_head(features)
+            q, next_q = values[:batch_size], values[batch_size:]
+        # The secondary head has no part in shaping the features.
+        seen = features.detach()[:batch_size]
+        return StateValues(q, network.h_net(seen), next_q, seen)
 
     def takes_plainly(self, observation: np.ndarray | dict[str, np.ndarray]) -> TypeGuard[np.ndarray]:
         """Whether an observation needs no conversion.

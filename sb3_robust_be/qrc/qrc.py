@@ -10,10 +10,16 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.type_aliases import GymEnv, ReplayBufferSamples, Schedule
 
 from sb3_robust_be.messages import warn
-from sb3_robust_be.qrc.dqn import TwoHeadDQN
+from sb3_robust_be.qrc.dqn import HRegularizationScale, TwoHeadDQN
 from sb3_robust_be.qrc.losses import H_AVERAGINGS, HAveraging, LossTerms, action_counts, qrc_loss
 from sb3_robust_be.qrc.policies import QRCPolicy
-from sb3_robust_be.qrc.validation import check_choice, check_numbers, check_projection, check_threshold
+from sb3_robust_be.qrc.validation import (
+    check_choice,
+    check_not_negative,
+    check_numbers,
+    check_projection,
+    check_threshold,
+)
 from sb3_robust_be.updates import HTarget, Limit
 
 
@@ -61,11 +67,16 @@ class RobustQLearning(TwoHeadDQN):
     :param huber_threshold: κ, the paper's τ, in units of (TD) reward: a number, a function of the progress remaining,
         or ``None`` for no clipping. A κ far below the TD errors takes the correction away: on the two-state chain of
         features 1 and 2, κ = 0.1 diverges like DQN where κ = 1 converges. Watch ``train/h_clip_fraction``.
-    :param limit: ``None``, or bound ``z`` by each sample's own TD error: ``"magnitude"``, ``|z| ≤ |δ|``, or
-        ``"same_sign"``, ``z`` between 0 and δ. Paper: no limit / Ours: QLC.
+    :param limit: ``None``, or bound ``z`` by each sample's own TD error: ``"magnitude"``, ``|z| ≤ |δ|``;
+        ``"same_sign"``, ``z`` between 0 and δ; or ``"one_sided"``, ``0 ≤ z ≤ max(δ, 0)``: values rise cautiously and
+        fall by plain Q-learning. Paper: no limit / Ours: QLC.
     :param h_target: ``"td_error"``: h regresses δ (the paper); ``"clipped"``: h regresses δ clipped to ±κ, to ±1 where
         ``huber_threshold`` is ``None``.
     :param h_regularization: β, the ℓ2 regularisation of the secondary head's weight and bias, inside the optimiser.
+    :param h_regularization_scale: ``"absolute"``: β as it is (the paper), which shrinks h to about half of δ where the
+        features have norm 1, and hardly at all where hidden units make it large; ``"features"``: β times a running mean
+        of ``‖φ(s)‖² + 1``, the squared norm of what the secondary head sees, its bias included, so that β = 1 means
+        about one half whatever the features' size. Ours; not with ``h_decoupled_weight_decay``.
     :param h_learning_rate_ratio: η, the secondary head's learning rate over ``learning_rate``.
     :param compile: Compile the update, which takes some seconds at the first one and needs a C++ compiler; without one
         a warning is given and nothing changes. Worth it for small networks and long runs.
@@ -74,6 +85,10 @@ class RobustQLearning(TwoHeadDQN):
         not say.
     :param h_decoupled_weight_decay: ``False``: β is added to the gradient of h, where Adam normalises it; ``True``:
         ``θ_h ← (1 − αηβ) θ_h`` apart from the step, as in AdamW (Adam and its kin only). The paper does not say.
+    :param correction_weight: w, by which the correction is multiplied: 1 (the paper) or, for ablations, another weight
+        of at least 0; 0 is Q-learning without a target network.
+    :param td_error_threshold: ``None``: values regress on the squared TD error (the paper); a number: on its Huber loss
+        with that threshold, 1 being the loss of SB3's DQN. Gradient corrections only (not GQ, GQHuber).
     :raises TypeError: For a string where a number belongs.
     :raises ValueError: For an unknown projection, limit, h_target or h_averaging, numbers out of range, and decoupled
         decay with an optimizer that has none.
@@ -120,6 +135,9 @@ class RobustQLearning(TwoHeadDQN):
         compile: bool = False,
         h_averaging: HAveraging = "batch",
         h_decoupled_weight_decay: bool = False,
+        h_regularization_scale: HRegularizationScale = "absolute",
+        correction_weight: float = 1.0,
+        td_error_threshold: float | None = None,
     ) -> None:
         check_numbers({"verbose": verbose})  # SB3 looks at it before anything else
         super().__init__(
@@ -159,6 +177,9 @@ class RobustQLearning(TwoHeadDQN):
         self.compile = compile
         self.h_averaging = h_averaging
         self.h_decoupled_weight_decay = h_decoupled_weight_decay
+        self.h_regularization_scale = h_regularization_scale
+        self.correction_weight = correction_weight
+        self.td_error_threshold = td_error_threshold
         self.algorithm = self.algorithm_name
         if _init_setup_model:
             self._setup_model()
@@ -181,9 +202,32 @@ class RobustQLearning(TwoHeadDQN):
         super()._check_arguments()
         check_projection(self.projection, self.huber_threshold, self.limit, self.h_target)
         check_choice("h_averaging", self.h_averaging, H_AVERAGINGS)
+        check_not_negative(
+            "correction_weight", self.correction_weight, "The paper uses 1; 0 switches the correction off.", finite=True
+        )
+        if self.td_error_threshold is not None:
+            remedy = "Pass a positive number, 1 for the loss of SB3's DQN, or None for the squared loss."
+            if check_not_negative("td_error_threshold", self.td_error_threshold, remedy) == 0:
+                raise ValueError(f"td_error_threshold must be positive and is {self.td_error_threshold!r}. {remedy}")
+            if not self.gradient_correction:
+                raise ValueError(
+                    f"td_error_threshold={self.td_error_threshold!r} has no meaning for {type(self).__name__}, whose "
+                    "values follow h and not the TD error. Pass None, or use QRC."
+                )
 
     def update_settings(self) -> dict[str, Any]:
-        """Keyword arguments of :func:`updates.project` at the current progress."""
+        """Keyword arguments of :func:`updates.coefficients` at the current progress."""
+        return {
+            **self.projection_settings(),
+            "correction_weight": self.correction_weight,
+            "td_error_threshold": self.td_error_threshold,
+        }
+
+    def projection_settings(self) -> dict[str, Any]:
+        """Keyword arguments of :func:`updates.project` at the current progress.
+
+        :return: ``projection``, ``threshold`` and ``limit``.
+        """
         threshold = self.huber_threshold
         if threshold is not None:
             value = threshold(self._current_progress_remaining) if callable(threshold) else threshold
@@ -191,7 +235,7 @@ class RobustQLearning(TwoHeadDQN):
         return {"projection": self.projection, "threshold": threshold, "limit": self.limit}
 
     def loss_choices(self) -> tuple[Hashable, ...]:
-        return (*super().loss_choices(), self.h_target, self.h_averaging)
+        return (*super().loss_choices(), self.h_target, self.h_averaging, self.h_regularization_scale)
 
     def batch_loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
         """The loss of one batch.
@@ -200,9 +244,13 @@ class RobustQLearning(TwoHeadDQN):
         :param settings: From :meth:`update_settings`.
         :return: The loss and the batch's detached quantities.
         """
-        values = self.policy.evaluate_transitions(data.observations, data.actions, data.next_observations)
-        return qrc_loss(
-            *values,
+        q, h, next_value, features = self.policy.evaluate_transitions(
+            data.observations, data.actions, data.next_observations
+        )
+        terms = qrc_loss(
+            q,
+            h,
+            next_value,
             data.rewards,
             self._discount(data),
             h_counts=action_counts(data.actions) if self.h_averaging == "action" else None,
@@ -210,6 +258,9 @@ class RobustQLearning(TwoHeadDQN):
             h_target=self.h_target,
             gradient_correction=self.gradient_correction,
         )
+        if self.h_regularization_scale == "absolute":
+            return terms
+        return terms._replace(feature_norm=features.square().sum(dim=1).mean() + 1.0)
 
 
 class QRC(RobustQLearning):

@@ -21,6 +21,7 @@ NUMERIC_ARGUMENTS = (
     *("learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma", "gradient_steps", "n_steps"),
     *("target_update_interval", "exploration_fraction", "exploration_initial_eps", "exploration_final_eps"),
     *("max_grad_norm", "huber_threshold", "h_regularization", "h_learning_rate_ratio", "temperature", "eta"),
+    *("correction_weight", "td_error_threshold"),
     *("stats_window_size", "verbose", "seed"),
 )
 

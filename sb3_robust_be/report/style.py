@@ -66,6 +66,7 @@ _SUFFIXES: dict[str, tuple[str, str, str]] = {
     "huber": ("Huber", "D", "--"),
     "l1": ("ℓ1", "^", "-."),
     "same_sign": ("same sign", "P", ":"),
+    "one_sided": ("one-sided", "*", ":"),
     "clipped": ("clipped h", "X", "--"),
 }
 

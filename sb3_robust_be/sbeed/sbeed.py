@@ -209,7 +209,7 @@ class SBEED(TwoHeadDQN):
 
     def batch_loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
         index = self.policy.action_indices(data.actions)
-        q, h, next_q = self.policy.evaluate_states(data.observations, data.next_observations, index.shape[0])
+        q, h, next_q, _ = self.policy.evaluate_states(data.observations, data.next_observations, index.shape[0])
         frozen = self.has_target
         terms = update_loss(
             sbeed_coefficients,

@@ -50,7 +50,7 @@ def made_agent(settings, target=None, observation="one_hot", seed=0):
         device="cpu",
         gamma=GAMMA,
         replay_buffer=buffer,
-        update_settings=lambda: settings,
+        projection_settings=lambda: settings,
     )
 
 
@@ -154,6 +154,6 @@ def test_measures_are_those_of_the_algorithms_own_loss(algorithm):
     errors = found["share"] * found["td_error"]
     assert errors.sum() == pytest.approx(float(terms.td_error.abs().mean()), rel=1e-4)
     assert (found["ratio"] * errors).sum() == pytest.approx(float(terms.correction.abs().mean()), rel=1e-4)
-    clipped = updates.is_clipped(terms.h, terms.td_error, **agent.update_settings()).float().mean()
+    clipped = updates.is_clipped(terms.h, terms.td_error, **agent.projection_settings()).float().mean()
     assert (found["share"] * found["clipped"]).sum() == pytest.approx(float(clipped), abs=1e-6)
     assert 0.0 < clipped < 1.0

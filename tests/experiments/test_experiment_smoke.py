@@ -28,7 +28,8 @@ def test_smoke(name, tmp_path, capsys):
 
     published = tmp_path / "published"
     assert cli.main(["experiment", "publish", *arguments, "--to", str(published)]) == 0
-    assert sum(path.stat().st_size for path in published.iterdir()) < 100_000
+    # Larger tables than 2^18 bytes are compressed, and how large one is depends on the names of processor and versions.
+    assert sum(path.stat().st_size for path in published.iterdir()) <= 2**18
     shutil.rmtree(results.out)
     assert cli.main(["experiment", "report", *arguments, "--from", str(published)]) == 0
     page = (tmp_path / "reports-smoke-published" / f"{name}.html").read_text(encoding="utf-8")

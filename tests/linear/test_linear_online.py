@@ -45,6 +45,7 @@ HAND = {
     # |ĥ| = 2.5 is limited to |δ| = 1.75.
     "qlc": (2 * (DELTA * X - GAMMA * DELTA * X_NEXT), (2 * DELTA - H) * X),
     "qlc-same-sign": (2 * (DELTA * X - GAMMA * DELTA * X_NEXT), (2 * DELTA - H) * X),
+    "qlc-one-sided": (2 * (DELTA * X - GAMMA * DELTA * X_NEXT), (2 * DELTA - H) * X),
 }
 
 
@@ -61,19 +62,19 @@ def test_updates_by_hand(name):
 
 
 @pytest.mark.parametrize(
-    ("h", "reward", "magnitude", "same_sign"),
+    ("h", "reward", "magnitude", "same_sign", "one_sided"),
     [
-        (3.0, 0.5, 0.5, 0.5),  # too large: cut to δ
-        (-3.0, 0.5, -0.5, 0.0),  # against δ: cut to −|δ|, or gone
-        (0.2, 0.5, 0.2, 0.2),  # within
-        (3.0, -0.5, 0.5, 0.0),
-        (-0.2, -0.5, -0.2, -0.2),
-        (1.0, 0.0, 0.0, 0.0),  # no error, no correction
+        (3.0, 0.5, 0.5, 0.5, 0.5),  # too large: cut to δ
+        (-3.0, 0.5, -0.5, 0.0, 0.0),  # against δ: cut to −|δ|, or gone
+        (0.2, 0.5, 0.2, 0.2, 0.2),  # within
+        (3.0, -0.5, 0.5, 0.0, 0.0),
+        (-0.2, -0.5, -0.2, -0.2, 0.0),  # falling values are not corrected one-sidedly
+        (1.0, 0.0, 0.0, 0.0, 0.0),  # no error, no correction
     ],
 )
-def test_qlc_by_hand(h, reward, magnitude, same_sign):
+def test_qlc_by_hand(h, reward, magnitude, same_sign, one_sided):
     """From ``θ = 0``, so that δ is the reward: ``θ += δ x − γ z x'``."""
-    for limit, z in (("magnitude", magnitude), ("same_sign", same_sign)):
+    for limit, z in (("magnitude", magnitude), ("same_sign", same_sign), ("one_sided", one_sided)):
         learner = LinearTD(2, Algorithm("tdc", limit=limit), alpha=1.0)
         learner.theta_h_ = np.array([h, 0.0])
         learner.fit_one([1.0, 0.0], reward, [0.0, 1.0], 0.8)
@@ -94,8 +95,10 @@ def test_qlc_interpolates_td_and_residual_gradient_free_of_scale(seed, reward, s
         return learner.fit_one(x, c * reward, x_next, 0.9).theta_ - c * theta
 
     td_error = reward + 0.9 * x_next @ theta - x @ theta
-    for name, least in (("qlc", -1.0), ("qlc-same-sign", 0.0)):
+    for name, least in (("qlc", -1.0), ("qlc-same-sign", 0.0), ("qlc-one-sided", 0.0)):
         w = np.clip(x @ theta_h / td_error, least, 1.0)
+        if name == "qlc-one-sided" and td_error < 0:
+            w = 0.0
         np.testing.assert_allclose(displacement(name, 1.0), td_error * (x - 0.9 * w * x_next), rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(
             displacement(name, scale), scale * displacement(name, 1.0), rtol=1e-7, atol=1e-8 * scale

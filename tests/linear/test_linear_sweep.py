@@ -16,6 +16,7 @@ from sb3_robust_be.linear.trajectories import sample_trajectories
 from sb3_robust_be.updates import LIMITS, ROBUST_LOSSES, project
 
 EXTRA = {
+    "one-sided": Algorithm("tdrc", "one_sided", None, "one_sided"),
     "qrc-like": Algorithm("tdrc", "smooth_huber", 0.5, "same_sign", "clipped", 0.3, "whole"),
     "gtd-whole": Algorithm("gtd", importance="whole"),
     "gtd2-whole": Algorithm("gtd2", "huber", 0.2, importance="whole"),

@@ -42,9 +42,10 @@ def words(*parts):
 @pytest.mark.parametrize(
     ("argument", "choices"),
     [
-        ("projection", ["'squared'", "'huber'", "'absolute'", "'smooth_huber'"]),
-        ("limit", ["None", "'magnitude'", "'same_sign'"]),
+        ("projection", ["'squared'", "'huber'", "'absolute'", "'smooth_huber'", "'one_sided'"]),
+        ("limit", ["None", "'magnitude'", "'same_sign'", "'one_sided'"]),
         ("h_target", ["'td_error'", "'clipped'"]),
+        ("h_regularization_scale", ["'absolute'", "'features'"]),
     ],
 )
 @those_with("projection", "limit", "h_target")

@@ -25,6 +25,7 @@ SQUASH = {
     "absolute": lambda h, delta: h.sign(),
     "smooth_huber": lambda h, delta: KAPPA * th.tanh(h / KAPPA),
     "magnitude": lambda h, delta: th.minimum(th.maximum(h, -delta.abs()), delta.abs()),
+    "one_sided": lambda h, delta: th.where((h > 0) & (delta > 0), th.minimum(h, delta), 0.0 * h),
     "same_sign": lambda h, delta: th.where(h * delta > 0, h.sign() * th.minimum(h.abs(), delta.abs()), 0.0 * h),
 }
 

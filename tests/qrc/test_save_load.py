@@ -42,13 +42,17 @@ OWN_VALUES = {
 OWN_NEW_VALUES = {
     **{"projection": "smooth_huber", "huber_threshold": 3.0, "limit": "same_sign", "h_target": "clipped"},
     **{"h_regularization": 0.5, "h_learning_rate_ratio": 2.0, "compile": True},
-    **{"h_averaging": "action", "h_decoupled_weight_decay": True},
+    **{"h_averaging": "action", "h_decoupled_weight_decay": True, "h_regularization_scale": "absolute"},
+    **{"correction_weight": 0.5, "td_error_threshold": 2.0},
     **{"temperature": 0.5, "eta": 0.25, "behaviour": "softmax"},
 }
 
 
 def taken_by(algorithm, values):
-    return {name: value for name, value in values.items() if name in constructor_arguments(algorithm)}
+    taken = {name: value for name, value in values.items() if name in constructor_arguments(algorithm)}
+    if not getattr(algorithm, "gradient_correction", True):
+        taken["td_error_threshold"] = None  # values that follow h have no loss of their own
+    return taken
 
 
 @every_algorithm

@@ -91,7 +91,7 @@ def measure(model: Any, observation: Any) -> dict[str, np.ndarray]:
     discount = model.gamma * _GOES_ON
     td_error = _REWARDS + discount * bootstrapped - q
     if hasattr(model.q_net, "q_and_h"):
-        settings = model.update_settings()
+        settings = model.projection_settings()
         z, clipped = project(h, td_error, **settings), is_clipped(h, td_error, **settings)
     else:
         z, clipped = np.zeros_like(h), np.zeros(h.shape, bool)

@@ -114,7 +114,10 @@ def _population(specs: Sequence[Spec]) -> Population:
     first = specs[0]
     import_packages(first)
     shared = {k: v for k, v in first["arguments"].items() if all(s["arguments"].get(k, _ABSENT) == v for s in specs)}
-    members = [Member(spec["seed"], {k: v for k, v in spec["arguments"].items() if k not in shared}) for spec in specs]
+    members = [
+        Member(spec["seed"], _constructed({k: v for k, v in spec["arguments"].items() if k not in shared}))
+        for spec in specs
+    ]
     return Population(
         first["algorithm"],
         first["policy"],
@@ -228,20 +231,33 @@ def _train_one(spec: Spec, writer: RunWriter, report_progress: ReportProgress) -
 _ABSENT = object()
 
 
+def _linear_schedule(ends: Sequence[float]) -> Any:
+    from stable_baselines3.common.utils import LinearSchedule
+
+    start, end = ends
+    return LinearSchedule(start, end, 1.0)
+
+
+LINEAR = "$linear"
+"""A spec's form of a schedule: ``{"$linear": [start, end]}`` falls, or rises, in proportion to the steps of the run"""
+_TAGS = {**OBJECTS, LINEAR: _linear_schedule}
+
+
 def _constructed(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Convert a spec's arguments to the algorithm's: classes in place of their names."""
-    return {name: from_json(value, OBJECTS) for name, value in arguments.items()}
+    """Convert a spec's arguments to the algorithm's: classes and schedules in place of their names."""
+    return {name: from_json(value, _TAGS) for name, value in arguments.items()}
 
 
 def _single_agent(spec: Spec, env: Any) -> Any:
-    from sb3_robust_be.population.baseline import target_arguments
+    from sb3_robust_be.population.baseline import BaselineDQN, target_arguments
 
     name = spec["algorithm"]
     entry = registry.find(name)
     arguments = target_arguments(_constructed(spec["arguments"]), always_target=entry.always_target)
-    if entry.baseline and (threshold := arguments.pop("huber_threshold", 1.0)) != 1.0:
-        raise ValueError(f"huber_threshold is {threshold}; a single agent of SB3's has 1. Train a population.")
-    return registry.load(name)(spec["policy"], env, seed=spec["seed"], **arguments)
+    algorithm = registry.load(name)
+    if name == "dqn" and "huber_threshold" in arguments:
+        algorithm = BaselineDQN  # SB3's has one threshold
+    return algorithm(spec["policy"], env, seed=spec["seed"], **arguments)
 
 
 class _Episodes(NamedTuple):
