@@ -14,18 +14,30 @@ from sb3_robust_be.envs import register_envs
 
 if TYPE_CHECKING:
     from sb3_robust_be.population import Population
-    from sb3_robust_be.qrc import GQ, QLC, QRC, GQHuber, MinAtarCNN, QRCHuber
+    from sb3_robust_be.qrc import GQ, QLC, QRC, GQHuber, LayerNormExtractor, MinAtarCNN, QRCHuber
     from sb3_robust_be.sbeed import SBEED
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "LayerNormExtractor": "sb3_robust_be.qrc",
     "MinAtarCNN": "sb3_robust_be.qrc",
     "Population": "sb3_robust_be.population",
     **{entry.class_name: entry.module for entry in registry.ENTRIES.values() if not entry.baseline},
 }
 
-__all__ = ["GQ", "QLC", "QRC", "SBEED", "GQHuber", "MinAtarCNN", "Population", "QRCHuber", "__version__"]
+__all__ = [
+    "GQ",
+    "QLC",
+    "QRC",
+    "SBEED",
+    "GQHuber",
+    "LayerNormExtractor",
+    "MinAtarCNN",
+    "Population",
+    "QRCHuber",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -235,13 +235,17 @@ def _constructed(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _single_agent(spec: Spec, env: Any) -> Any:
     from sb3_robust_be.population.baseline import target_arguments
+    from sb3_robust_be.qrc.layer_norm import baseline_policy_kwargs
 
     name = spec["algorithm"]
-    entry = registry.find(name)
+    entry, algorithm = registry.find(name), registry.load(name)
     arguments = target_arguments(_constructed(spec["arguments"]), always_target=entry.always_target)
     if entry.baseline and (threshold := arguments.pop("huber_threshold", 1.0)) != 1.0:
         raise ValueError(f"huber_threshold is {threshold}; a single agent of SB3's has 1. Train a population.")
-    return registry.load(name)(spec["policy"], env, seed=spec["seed"], **arguments)
+    if entry.baseline:
+        policy_kwargs = arguments.get("policy_kwargs")
+        arguments["policy_kwargs"] = baseline_policy_kwargs(algorithm, spec["policy"], policy_kwargs)
+    return algorithm(spec["policy"], env, seed=spec["seed"], **arguments)
 
 
 class _Episodes(NamedTuple):
