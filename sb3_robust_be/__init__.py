@@ -14,18 +14,31 @@ from sb3_robust_be.envs import register_envs
 
 if TYPE_CHECKING:
     from sb3_robust_be.population import Population, SquaredDQN
-    from sb3_robust_be.qrc import GQ, QLC, QRC, GQHuber, MinAtarCNN, QRCHuber
+    from sb3_robust_be.qrc import GQ, QLC, QRC, GQHuber, LayerNormExtractor, MinAtarCNN, QRCHuber
     from sb3_robust_be.sbeed import SBEED
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "LayerNormExtractor": "sb3_robust_be.qrc",
     "MinAtarCNN": "sb3_robust_be.qrc",
     "Population": "sb3_robust_be.population",
     **{e.class_name: e.module for e in registry.ENTRIES.values() if e.module.startswith(__name__)},
 }
 
-__all__ = ["GQ", "QLC", "QRC", "SBEED", "GQHuber", "MinAtarCNN", "Population", "QRCHuber", "SquaredDQN", "__version__"]
+__all__ = [
+    "GQ",
+    "QLC",
+    "QRC",
+    "SBEED",
+    "GQHuber",
+    "LayerNormExtractor",
+    "MinAtarCNN",
+    "Population",
+    "QRCHuber",
+    "SquaredDQN",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from stable_baselines3.common.type_aliases import GymEnv, ReplayBufferSamples
 from stable_baselines3.dqn.policies import DQNPolicy
 
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
+from sb3_robust_be.qrc.layer_norm import baseline_policy_kwargs
 from sb3_robust_be.qrc.losses import LossTerms, update_loss
 from sb3_robust_be.qrc.validation import check_not_negative
 from sb3_robust_be.updates import huber, semi_gradient_coefficients
@@ -37,6 +38,7 @@ def target_arguments(arguments: dict[str, Any], *, always_target: bool = False) 
 class BaselineDQN(DQN):
     """
     DQN with three more choices, which the paper's comparison sweeps. With the defaults it is SB3's.
+    ``layer_norm`` in ``policy_kwargs`` normalises the hidden layers, as in the policies of this package.
 
     :param policy: As DQN.
     :param env: As DQN.
@@ -68,6 +70,7 @@ class BaselineDQN(DQN):
             remedy = "Pass a positive number, 1 for SB3's loss, or None for the squared loss."
             if check_not_negative("huber_threshold", huber_threshold, remedy) == 0:
                 raise ValueError(f"huber_threshold must be positive and is 0. {remedy}")
+        kwargs["policy_kwargs"] = baseline_policy_kwargs(DQN, policy, kwargs.get("policy_kwargs"))
         self.huber_threshold = huber_threshold
         self.has_target = bool(target_update_interval)
         super().__init__(

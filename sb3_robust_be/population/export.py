@@ -16,6 +16,7 @@ from sb3_robust_be.messages import warn
 from sb3_robust_be.population.baseline import target_arguments
 from sb3_robust_be.population.learner import Learner
 from sb3_robust_be.population.trainer import Trainer
+from sb3_robust_be.qrc.layer_norm import baseline_policy_kwargs
 
 
 def single_agent(
@@ -37,7 +38,7 @@ def single_agent(
     :return: An agent with the member's networks, optimiser, replay buffer, ε and counts. Its environment starts anew.
     """
     if algorithm is DQN:
-        arguments = _dqns_own(arguments)
+        arguments = _dqns_own(policy, arguments)
     with warnings.catch_warnings():
         # Whatever there is to say about the arguments, the population has said.
         warnings.simplefilter("ignore")
@@ -55,8 +56,8 @@ def single_agent(
     return model
 
 
-def _dqns_own(arguments: dict[str, Any]) -> dict[str, Any]:
-    """SB3's DQN has a target network, clips gradients, and has one loss."""
+def _dqns_own(policy: str | type[Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """SB3's DQN has a target network, clips gradients, has one loss, and normalises by its features extractor."""
     own = target_arguments(arguments, always_target=True)
     if own.pop("huber_threshold", 1.0) != 1.0:
         warn(
@@ -65,6 +66,7 @@ def _dqns_own(arguments: dict[str, Any]) -> dict[str, Any]:
         )
     if "max_grad_norm" in own and own["max_grad_norm"] is None:
         own["max_grad_norm"] = math.inf
+    own["policy_kwargs"] = baseline_policy_kwargs(DQN, policy, own.get("policy_kwargs"))
     return own
 
 

@@ -59,7 +59,8 @@ class Population:
     Members with and without target network (an interval of 0 or ``None``), or with other choices, are stacked apart.
 
     DQN is SB3's, with its loss and its target network, and takes ``huber_threshold`` as well (1 is SB3's loss, ``None``
-    the squared loss), ``target_update_interval=None`` for no target network and ``max_grad_norm=None``.
+    the squared loss), ``target_update_interval=None`` for no target network and ``max_grad_norm=None``; ``layer_norm``
+    in its ``policy_kwargs`` becomes SB3's by :class:`~sb3_robust_be.qrc.LayerNormExtractor`.
 
     A member has failed when its values are no longer finite, when its environment raises an exception, or when that
     returns a reward or an observation that is NaN, infinite or not of its space. It stays as it is, its episodes end,

@@ -2,6 +2,7 @@
 
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.extractors import MinAtarCNN
+from sb3_robust_be.qrc.layer_norm import LayerNormExtractor
 from sb3_robust_be.qrc.policies import CnnPolicy, MlpPolicy, MultiInputPolicy, QRCNetwork, QRCPolicy
 from sb3_robust_be.qrc.qrc import GQ, QLC, QRC, GQHuber, QRCHuber, RobustQLearning
 
@@ -11,6 +12,7 @@ __all__ = [
     "QRC",
     "CnnPolicy",
     "GQHuber",
+    "LayerNormExtractor",
     "MinAtarCNN",
     "MlpPolicy",
     "MultiInputPolicy",

@@ -31,7 +31,7 @@ from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.channels import with_channels, wrap_env
 from sb3_robust_be.qrc.compiled import CompiledGradients
 from sb3_robust_be.qrc.diagnostics import UpdateDiagnostics
-from sb3_robust_be.qrc.dqn_files import is_dqns, objects_from_dqn, parameters_from_dqn, two_headed
+from sb3_robust_be.qrc.dqn_files import check_normalisation, is_dqns, objects_from_dqn, parameters_from_dqn, two_headed
 from sb3_robust_be.qrc.flattening import flatten
 from sb3_robust_be.qrc.loading import changed_attributes, read_attributes
 from sb3_robust_be.qrc.losses import LossTerms
@@ -579,12 +579,15 @@ class TwoHeadDQN(DQN):
         :param exact_match: If True, the given parameters should include parameters for each module and each of their
             parameters, otherwise raises an Exception.
         :param device: Device on which the code should run.
+        :raises ValueError: For parameters with layer normalisation if the model is without, and the reverse.
         """
         params: Any = load_path_or_dict
         if not isinstance(params, dict):
             _, params, _ = load_from_zip_file(params, device=device, load_data=False)
         if is_dqns(params):
             params = parameters_from_dqn(params, self.policy)
+        if exact_match:
+            check_normalisation(params, self.policy)
         super().set_parameters(params, exact_match, device)
         # The optimiser's groups have been replaced by the saved ones.
         self._configure_optimizer()

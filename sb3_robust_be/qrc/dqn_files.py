@@ -110,3 +110,28 @@ def parameters_from_dqn(parameters: Mapping[str, Any], policy: QRCPolicy) -> dic
     heads = {name: th.zeros_like(x) for name, x in policy.state_dict().items() if ".h_net." in name}
     optimizer = {"state": {}, "param_groups": policy.optimizer.state_dict()["param_groups"]}
     return {**parameters, "policy": {**parameters["policy"], **heads}, "policy.optimizer": optimizer}
+
+
+def check_normalisation(parameters: Mapping[str, Any], policy: QRCPolicy) -> None:
+    """Check that parameters come from a network with the same kind of layer normalisation as a policy's.
+
+    :param parameters: By the names of ``get_parameters``, a DQN's or a two-headed policy's.
+    :param policy: That is to have them.
+    :raises ValueError: If the layers differ, so that the names of all that follow differ too.
+    """
+    given, own = (_normalisation(state) for state in (parameters.get("policy", {}), policy.state_dict()))
+    if "policy" in parameters and given != own:
+        raise ValueError(
+            f"The parameters are those of a network {given} and do not fit into this model, which has one {own}: make "
+            "the model with the policy_kwargs that the parameters were trained with, or train it from the start."
+        )
+
+
+def _normalisation(state: Mapping[str, Any]) -> str:
+    """How a network's layers are normalised, in words, by the names and shapes of its parameters."""
+    # Gains are the only weights with one dimension; those of batch normalisation come with statistics.
+    weights = [name.removesuffix("weight") for name, x in state.items() if name.endswith(".weight") and x.ndim == 1]
+    gains = [name for name in weights if name.startswith("q_net.") and f"{name}running_mean" not in state]
+    if any(name.startswith("q_net.features_extractor.hidden.") for name in gains):
+        return "with LayerNormExtractor"
+    return "with policy_kwargs=dict(layer_norm=True)" if gains else "without layer normalisation"

@@ -63,6 +63,16 @@ def _unreadable(path: Any, custom_objects: dict[str, Any]) -> list[str]:
     return missing
 
 
+def _check_layer_norm(path: Any, saved: dict[str, Any], given: dict[str, Any]) -> None:
+    # SB3 refuses all policy_kwargs but the saved ones; why these cannot be, it does not say.
+    saved_with, given_with = saved.get("layer_norm", False), given.get("layer_norm", False)
+    if saved_with != given_with:
+        raise ValueError(
+            f"policy_kwargs say layer_norm={given_with}, and {path} was saved with layer_norm={saved_with}: weights "
+            "fit only the network that they were trained in. Leave policy_kwargs out of load(), or train a new model."
+        )
+
+
 def changed_attributes(
     algorithm: type[BaseAlgorithm], path: Any, data: dict[str, Any], given: dict[str, Any]
 ) -> dict[str, Any]:
@@ -74,6 +84,7 @@ def changed_attributes(
     :param given: Arguments of the constructor, or other attributes, that ``load`` was given.
     :return: The attributes that take their values.
     :raises TypeError: For an argument that is unknown or cannot be changed.
+    :raises ValueError: For ``policy_kwargs`` with layer normalisation if the file is without, and the reverse.
     """
     known = constructor_arguments(algorithm)
     for name in given:
@@ -88,6 +99,7 @@ def changed_attributes(
     changes = dict(given)
     if "policy_kwargs" in changes:
         changes["policy_kwargs"] = changes["policy_kwargs"] or {}
+        _check_layer_norm(path, data.get("policy_kwargs") or {}, changes["policy_kwargs"])
     if (window := changes.pop("stats_window_size", None)) is not None:
         # SB3 keeps it under another name, and in the length of what it has collected.
         changes["_stats_window_size"] = window = plain_number(window)

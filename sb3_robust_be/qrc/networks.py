@@ -16,6 +16,7 @@ from stable_baselines3.dqn.policies import QNetwork
 from torch import nn
 
 from sb3_robust_be.qrc.extractors import MinAtarCNN
+from sb3_robust_be.qrc.layer_norm import LayerNormExtractor, insert_layer_norm
 from sb3_robust_be.qrc.observations import from_zero, starts_of
 
 HeadInit = Literal["zero_h", "torch", "zeros"]
@@ -25,9 +26,10 @@ HEAD_INITS: tuple[str, ...] = ("zero_h", "torch", "zeros")
 # Modules that compute the same in training and evaluation mode. Any other type may ask for its mode.
 _MODE_FREE: frozenset[type[nn.Module]] = frozenset(
     {
-        *(nn.Linear, nn.Conv2d, nn.Sequential, nn.ModuleDict, nn.ModuleList, nn.Flatten, nn.Identity, nn.LayerNorm),
+        *(nn.Linear, nn.Conv2d, nn.Sequential, nn.ModuleDict, nn.ModuleList, nn.Flatten, nn.Identity),
+        *(nn.LayerNorm, nn.GroupNorm),
         *(nn.ReLU, nn.Tanh, nn.ELU, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.Sigmoid),
-        *(FlattenExtractor, NatureCNN, CombinedExtractor, MinAtarCNN),
+        *(FlattenExtractor, NatureCNN, CombinedExtractor, MinAtarCNN, LayerNormExtractor),
     }
 )
 
@@ -41,11 +43,15 @@ class QRCNetwork(QNetwork):
 
     :param args: As ``QNetwork``.
     :param head_init: Where the heads start, see :class:`~sb3_robust_be.qrc.policies.QRCPolicy`.
+    :param layer_norm: Whether the hidden layers between the features extractor and the heads are normalised.
     :param kwargs: As ``QNetwork``.
     """
 
-    def __init__(self, *args: Any, head_init: HeadInit = "zero_h", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, head_init: HeadInit = "zero_h", layer_norm: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.layer_norm = layer_norm
+        if layer_norm:
+            insert_layer_norm(self.q_net)
         self._starts = starts_of(self.observation_space)
         q_head = cast(nn.Linear, self.q_net[-1])
         self.h_net = nn.Linear(q_head.in_features, q_head.out_features)
@@ -53,6 +59,9 @@ class QRCNetwork(QNetwork):
         for head in {"torch": (), "zero_h": (self.h_net,), "zeros": (self.h_net, q_head)}[head_init]:
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return {**super()._get_constructor_parameters(), "layer_norm": self.layer_norm}
 
     def extract_features(self, obs: PyTorchObs, features_extractor: BaseFeaturesExtractor) -> th.Tensor:
         """

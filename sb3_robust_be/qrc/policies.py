@@ -20,9 +20,10 @@ from stable_baselines3.dqn.policies import DQNPolicy
 from torch import nn
 
 from sb3_robust_be.qrc.extractors import MinAtarCNN, extractor_for
+from sb3_robust_be.qrc.layer_norm import insert_into_extractor
 from sb3_robust_be.qrc.networks import HEAD_INITS, HeadInit, QRCNetwork, concatenate
 from sb3_robust_be.qrc.observations import as_array, as_torch_takes
-from sb3_robust_be.qrc.validation import check_choice
+from sb3_robust_be.qrc.validation import check_choice, check_flag
 from sb3_robust_be.system import replacing
 
 # Indices of the optimiser's parameter groups.
@@ -74,15 +75,21 @@ class QRCPolicy(DQNPolicy):
         The weight decay of the secondary head is the algorithm's ``h_regularization``, whatever is given here.
     :param head_init: Where the two heads start: ``"zero_h"``: h at zero, q as torch draws it (DQN's); ``"torch"``: both
         as torch draws them; ``"zeros"``: both at zero. The paper does not say.
+    :param layer_norm: Whether every hidden layer is normalised, linear layer or convolution → layer normalisation →
+        activation, that of a convolution over channels, height and width with one gain per channel; the heads are not,
+        and neither is a features extractor of your own (:func:`~sb3_robust_be.qrc.layer_norm.insert_layer_norm`).
     :raises ValueError: For another ``head_init``.
+    :raises TypeError: If ``layer_norm`` is neither ``True`` nor ``False``.
     """
 
     q_net: QRCNetwork
 
-    def __init__(self, *args: Any, head_init: HeadInit = "zero_h", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, head_init: HeadInit = "zero_h", layer_norm: bool = False, **kwargs: Any) -> None:
         check_choice("head_init", head_init, HEAD_INITS)
+        check_flag("layer_norm", layer_norm)
         # Before DQN's, which builds the network.
         self.head_init: HeadInit = head_init
+        self.layer_norm = layer_norm
         super().__init__(*args, **kwargs)
 
     def save(self, path: str) -> None:
@@ -95,7 +102,8 @@ class QRCPolicy(DQNPolicy):
             super().save(stream)  # type: ignore[arg-type]  # torch writes into streams as well
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        return {**super()._get_constructor_parameters(), "head_init": self.head_init}
+        own = {"head_init": self.head_init, "layer_norm": self.layer_norm}
+        return {**super()._get_constructor_parameters(), **own}
 
     def _build(self, lr_schedule: Schedule) -> None:
         """
@@ -122,7 +130,17 @@ class QRCPolicy(DQNPolicy):
         :return: A network of this policy's architecture, with its own features extractor.
         """
         net_args = self._update_features_extractor(self.net_args, features_extractor=None)
-        return QRCNetwork(**net_args, head_init=self.head_init).to(self.device)
+        return QRCNetwork(**net_args, head_init=self.head_init, layer_norm=self.layer_norm).to(self.device)
+
+    def make_features_extractor(self) -> BaseFeaturesExtractor:
+        """Create a features extractor.
+
+        :return: One of ``features_extractor_class``, with its hidden layers normalised if ``layer_norm`` asks for it.
+        """
+        extractor = super().make_features_extractor()
+        if self.layer_norm:
+            insert_into_extractor(extractor)
+        return extractor
 
     @property
     def q_net_target(self) -> QRCNetwork:  # type: ignore[override]
@@ -305,6 +323,7 @@ class CnnPolicy(QRCPolicy):
         optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
         head_init: HeadInit = "zero_h",
+        layer_norm: bool = False,
     ) -> None:
         if features_extractor_class is None:
             features_extractor_class = extractor_for(observation_space)
@@ -322,6 +341,7 @@ class CnnPolicy(QRCPolicy):
             optimizer_class,
             optimizer_kwargs,
             head_init=head_init,
+            layer_norm=layer_norm,
         )
 
 
@@ -341,6 +361,7 @@ class MultiInputPolicy(QRCPolicy):
         optimizer_class: type[th.optim.Optimizer] = th.optim.Adam,
         optimizer_kwargs: dict[str, Any] | None = None,
         head_init: HeadInit = "zero_h",
+        layer_norm: bool = False,
     ) -> None:
         super().__init__(
             observation_space,
@@ -354,4 +375,5 @@ class MultiInputPolicy(QRCPolicy):
             optimizer_class,
             optimizer_kwargs,
             head_init=head_init,
+            layer_norm=layer_norm,
         )

@@ -76,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"several: each algorithm's best one over {SELECTION_SEEDS} other seeds is used (default: {DEFAULT_RATE})",
     )
     parser.add_argument("--net-arch", type=_positive, nargs="+", metavar="UNITS", help="hidden units (default: 64 64)")
+    parser.add_argument("--layer-norm", action="store_true", help="normalise the hidden layers of every algorithm")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="of the results (default: compare/ENV)")
     add_runner_options(parser)
     return parser
@@ -117,7 +118,7 @@ def main(argv: list[str]) -> int:
 def _compare(args: argparse.Namespace, algorithms: list[str], setup: Setup) -> int:
     how = execution_of(args)
     start_fresh(how, args.out)
-    preset = make_preset(setup, algorithms, args.seeds, args.steps, args.learning_rates)
+    preset = make_preset(setup, algorithms, args.seeds, args.steps, args.learning_rates, args.layer_norm)
     comparison = Experiment(
         name="compare",
         figure="your own",

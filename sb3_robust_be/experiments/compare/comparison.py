@@ -108,7 +108,12 @@ def _observations_of(env_id: str) -> spaces.Space:
 
 
 def make_preset(
-    setup: Setup, algorithms: Sequence[str], seeds: int, steps: int, learning_rates: Sequence[float]
+    setup: Setup,
+    algorithms: Sequence[str],
+    seeds: int,
+    steps: int,
+    learning_rates: Sequence[float],
+    layer_norm: bool = False,
 ) -> ControlPreset:
     """The comparison as a control experiment, as the declared ones are.
 
@@ -117,6 +122,7 @@ def make_preset(
     :param seeds: Reported ones, per algorithm.
     :param steps: Environment steps of a run.
     :param learning_rates: Of which each algorithm's best is chosen, on seeds that are not reported; one: that.
+    :param layer_norm: Whether the hidden layers of all of them are normalised.
     """
     arguments: dict[str, Any] = {}
     if setup.policy == "CnnPolicy":
@@ -124,6 +130,9 @@ def make_preset(
         # The network of the images, without hidden layers after it.
         features = {"features_extractor_class": _MINATAR_FEATURES} if setup.small_images else {}
         arguments["policy_kwargs"] = {"net_arch": [], **features}
+    if layer_norm:
+        network = arguments.get("policy_kwargs", {"net_arch": list(setup.domain.net_arch)})
+        arguments["policy_kwargs"] = {**network, "layer_norm": True}
     # Of equally good step sizes the largest, which comes first.
     grid = {"learning_rate": sorted(learning_rates, reverse=True)}
     return ControlPreset(

@@ -250,11 +250,14 @@ def _constructed(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _single_agent(spec: Spec, env: Any) -> Any:
     from sb3_robust_be.population.baseline import BaselineDQN, target_arguments
+    from sb3_robust_be.qrc.layer_norm import baseline_policy_kwargs
 
     name = spec["algorithm"]
-    entry = registry.find(name)
+    entry, algorithm = registry.find(name), registry.load(name)
     arguments = target_arguments(_constructed(spec["arguments"]), always_target=entry.always_target)
-    algorithm = registry.load(name)
+    if entry.baseline:
+        policy_kwargs = arguments.get("policy_kwargs")
+        arguments["policy_kwargs"] = baseline_policy_kwargs(algorithm, spec["policy"], policy_kwargs)
     if name == "dqn" and "huber_threshold" in arguments:
         algorithm = BaselineDQN  # SB3's has one threshold
     return algorithm(spec["policy"], env, seed=spec["seed"], **arguments)
