@@ -221,7 +221,7 @@ def _effects_table(cells: tuple[Cell, ...], finals: Mapping[str, Returns]) -> re
         "the other level is there as well. Student's 95 % intervals over the seeds, each of which gives one "
         "difference; they are not corrected for their number."
     )
-    return report.Table("effects", rows, caption=caption)
+    return report.Table("effect-sizes", rows, caption=caption)
 
 
 def _effects_plot(cells: tuple[Cell, ...], finals: Mapping[str, Returns], scales: Mapping[str, float]) -> report.Plot:
