@@ -52,7 +52,7 @@ class LargestValue(BaseCallback):
         return True
 
 
-def values_on_the_chain(cls, length=1, **kwargs):
+def values_on_the_chain(cls, length=1, weight=1.0, **kwargs):
     model = cls(
         "MlpPolicy",
         TwoStateChain(length),
@@ -66,7 +66,7 @@ def values_on_the_chain(cls, length=1, **kwargs):
     )
     for network in (model.q_net, model.q_net_target):
         head = network.q_net[-1]
-        th.nn.init.ones_(head.weight)
+        th.nn.init.constant_(head.weight, weight)
         th.nn.init.zeros_(head.bias)
         head.bias.requires_grad_(False)  # the chain has the features 1 and 2, and no constant one
     values = LargestValue()
@@ -92,6 +92,13 @@ def test_a_fitting_threshold_gives_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         values_on_the_chain(QRCHuber, huber_threshold=1.0)
+
+
+def test_one_sided_corrections_let_negative_values_diverge():
+    # δ = γ·2w − w has the sign of w: upwards it is corrected, downwards it is Q-learning without a target network.
+    assert values_on_the_chain(QLC, limit="one_sided").largest < 5
+    assert values_on_the_chain(QLC, limit="one_sided", weight=-1.0).final > 50
+    assert values_on_the_chain(QLC, limit="magnitude", weight=-1.0).largest < 5
 
 
 def test_a_second_step_shows_where_the_limit_costs():
