@@ -19,6 +19,9 @@ from sb3_robust_be.qrc.policies import QRCPolicy
 DQN_ONLY: dict[str, Any] = {"target_update_interval": None, "max_grad_norm": None, "tau": 1.0}
 
 
+_OF_LAYER_NORM_EXTRACTOR = ("q_net.features_extractor.extractor.", "q_net.features_extractor.hidden.")
+
+
 def two_headed(policy_class: Any, aliases: Mapping[str, type[BasePolicy]]) -> type[BasePolicy] | None:
     """Find the policy class with a secondary head that corresponds to one of SB3's.
 
@@ -132,6 +135,6 @@ def _normalisation(state: Mapping[str, Any]) -> str:
     # Gains are the only weights with one dimension; those of batch normalisation come with statistics.
     weights = [name.removesuffix("weight") for name, x in state.items() if name.endswith(".weight") and x.ndim == 1]
     gains = [name for name in weights if name.startswith("q_net.") and f"{name}running_mean" not in state]
-    if any(name.startswith("q_net.features_extractor.hidden.") for name in gains):
+    if any(name.startswith(_OF_LAYER_NORM_EXTRACTOR) for name in gains):
         return "with LayerNormExtractor"
     return "with policy_kwargs=dict(layer_norm=True)" if gains else "without layer normalisation"

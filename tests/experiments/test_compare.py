@@ -115,6 +115,32 @@ def test_failed_runs_are_reported_and_count(tmp_path, capsys, monkeypatch):
     assert "Every run on CartPole-v1 has failed" in printed
 
 
+@pytest.mark.parametrize(
+    ("env", "network"),
+    [
+        ("RobustBE/MountainCar1000-v0", {"net_arch": [32, 32]}),
+        (
+            "MinAtar/Breakout-v0",
+            {"net_arch": [], "features_extractor_class": {"__import__": "sb3_robust_be.qrc.extractors:MinAtarCNN"}},
+        ),
+    ],
+)
+def test_layer_normalisation_is_for_all(env, network):
+    setup = look_at(env, None)
+    for layer_norm in (False, True):
+        runs = plan(make_preset(setup, ["qlc", "dqn", "qrdqn"], 1, 10, [0.5], layer_norm), [])
+        assert {run.spec["algorithm"] for run in runs} == {"qlc", "dqn", "qrdqn"}
+        expected = {**network, **({"layer_norm": True} if layer_norm else {})}
+        assert all(run.spec["arguments"]["policy_kwargs"] == expected for run in runs)
+
+
+def test_compare_with_layer_normalisation(tmp_path):
+    arguments = ["--env", "CartPole-v1", "--algos", "qlc,dqn,qrdqn", "--layer-norm", "--out", str(tmp_path)]
+    assert run(*arguments, *SMALL, "--seeds", "1", "--steps", "120") == 0
+    specs = specs_in(tmp_path)
+    assert [s["arguments"]["policy_kwargs"] for s in specs] == [{"net_arch": [8], "layer_norm": True}] * 3
+
+
 # --- environments ---
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from run_results import load_curves, load_finals
 from stable_baselines3.common.monitor import load_results as load_monitor
+from torch import nn
 
+from sb3_robust_be import LayerNormExtractor
 from sb3_robust_be.evaluation import binned_curve, final_performance, lowest_for_failed, with_unfinished
 from sb3_robust_be.experiments.control.preset import settings_of
-from sb3_robust_be.experiments.control.training import SINGLE, control_spec
+from sb3_robust_be.experiments.control.training import SINGLE, _single_agent, control_spec
 from sb3_robust_be.experiments.environments import check_environments
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.population_units import make_units
@@ -160,3 +163,16 @@ def test_settings_that_may_differ_share_a_population_and_others_do_not():
     networks = [tiny(arguments={"policy_kwargs": {"net_arch": [n]}}) for n in (4, 8)]
     assert len(make_units(rates, 1)) == 1
     assert len(make_units(networks, 1)) == 2
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "qrdqn", "qlc"])
+def test_a_single_agent_with_layer_normalisation(algorithm):
+    """SB3's own have it by the features extractor."""
+    arguments = {"policy_kwargs": {"net_arch": [4, 4], "layer_norm": True}, "buffer_size": 10, "device": "cpu"}
+    spec = control_spec(algorithm, "CartPole-v1", 10, 0, arguments, function=SINGLE)
+    model = _single_agent(spec, gym.make("CartPole-v1"))
+    network = model.policy.quantile_net if algorithm == "qrdqn" else model.q_net
+    assert [m.out_features for m in network.modules() if isinstance(m, nn.Linear)][:2] == [4, 4]
+    assert sum(isinstance(m, nn.LayerNorm) for m in network.modules()) == 2
+    assert isinstance(network.features_extractor, LayerNormExtractor) == (algorithm != "qlc")
+    assert spec["arguments"]["policy_kwargs"] == {"net_arch": [4, 4], "layer_norm": True}

@@ -48,7 +48,7 @@ class DoubleFlatten(FlattenExtractor):
 def make_double(algorithm: str, seeds: Any = (3,), **kwargs: Any):
     with double_precision(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        network = {"net_arch": [16], "features_extractor_class": DoubleFlatten}
+        network = {"net_arch": [16], "features_extractor_class": DoubleFlatten, **kwargs.pop("policy_kwargs", {})}
         return make(algorithm, seeds=seeds, policy_kwargs=network, **kwargs)
 
 
@@ -68,11 +68,32 @@ def test_an_update_is_the_single_agents(algorithm, target_update_interval):
     )
 
 
+@pytest.mark.parametrize("target_update_interval", [None, 7])
+@pytest.mark.parametrize("algorithm", ["dqn", "qlc", "sbeed"])
+def test_an_update_with_layer_normalisation(algorithm, target_update_interval):
+    network = {"net_arch": [16, 8], "layer_norm": True}
+    settings = {"target_update_interval": target_update_interval, **SHARED, **OWN_SETTINGS[algorithm]}
+    population = make_double(algorithm, policy_kwargs=network, **settings)
+    sizes = [layer.out_features for layer in population[0].q_net.modules() if isinstance(layer, th.nn.Linear)]
+    assert sizes[:3] == [16, 8, 2]
+    assert sum(isinstance(layer, th.nn.LayerNorm) for layer in population[0].q_net.modules()) == 2
+    check_update(population)
+
+
 @pytest.mark.parametrize("algorithm", FAMILY, ids=lambda cls: cls.algorithm_name)
 def test_an_update_with_what_the_paper_leaves_open(algorithm):
     choices = {"h_averaging": ["batch", "action"], "h_decoupled_weight_decay": [True, False]}
     decay = {"h_regularization": [0.5, 2.0], "h_learning_rate_ratio": 0.5, "learning_rate": 1e-2}
     check_update(make_double(algorithm.algorithm_name, **choices, **decay))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["dqn", "qlc"])
+def test_compiled_with_layer_normalisation(algorithm):
+    network = {"net_arch": [16], "layer_norm": True}
+    eager, compiled = (make(algorithm, [0, 1], compile=bool(c), policy_kwargs=network).learn(40) for c in (0, 1))
+    for name, x in eager._trainer.learners[0].state().items():
+        th.testing.assert_close(compiled._trainer.learners[0].state()[name], x, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow
