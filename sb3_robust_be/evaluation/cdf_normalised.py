@@ -106,9 +106,10 @@ def cdf_normalised_averages(
     is also the mean over all contenders, itself included (½), of the probability of improvement on them.
 
     The interval is that of the percentile bootstrap. Each contender's runs on each environment are resampled among
-    themselves, and **G is made again from each resample**: a score is a comparison with the runs of the pool, which are
-    a sample as well. With the pool kept fixed, as :func:`~sb3_robust_be.evaluation.suite_mean` has it, the interval
-    would leave out the part of the uncertainty that the other contenders' runs bring in, and would be too narrow. All
+    themselves, and **G is made again from each resample**: the pool is a sample as well, of which the contender's own
+    runs are a part, and against them it scores ½ whatever they are. A fixed pool, as
+    :func:`~sb3_robust_be.evaluation.suite_mean` has it, would leave out the chance in the other contenders' runs, and
+    count a contender's runs against a copy of themselves as chance: with two contenders √2 times too wide. All
     contenders are resampled at once, so that their differences have intervals of their own.
 
     :param runs: Returns by contender and environment, each (runs,), the same environments for all; ``±inf`` is
