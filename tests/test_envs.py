@@ -21,6 +21,7 @@ import sb3_robust_be
 from sb3_robust_be.envs import MINATAR_GAMES, register_envs
 
 MINATAR_IDS = [f"MinAtar/{name}-v{version}" for name in MINATAR_GAMES for version in (0, 1)]
+OWN_IDS = ["RobustBE/CliffWorld-v0", "RobustBE/MountainCar1000-v0", "RobustBE/PuddleWorld-v0"]
 OUT_OF_DATE = r".*MinAtar/\w+-v0 is out of date"  # pytest replaces the filters that registration has set
 
 pytestmark = pytest.mark.filterwarnings(f"ignore:{OUT_OF_DATE}:DeprecationWarning")
@@ -87,16 +88,17 @@ def test_registering_again_changes_nothing():
         warnings.simplefilter("error")
         register_envs()
     assert gym.registry == before
-    assert {"RobustBE/CliffWorld-v0", "RobustBE/MountainCar1000-v0", *MINATAR_IDS} <= set(before)
+    assert {*OWN_IDS, *MINATAR_IDS} <= set(before)
 
 
 def test_registration_imports_no_environment():
     loaded = python("import sb3_robust_be, gymnasium; print(*gymnasium.registry); print(*sys.modules)")
     ids, modules = (set(line.split()) for line in loaded.splitlines())
-    assert {"RobustBE/CliffWorld-v0", "RobustBE/MountainCar1000-v0", *MINATAR_IDS} <= ids
+    assert {*OWN_IDS, *MINATAR_IDS} <= ids
     assert "sb3_robust_be.envs" in modules
     heavy = {"minatar", "matplotlib", "seaborn", "torch", "stable_baselines3"}
-    assert not modules & (heavy | {"sb3_robust_be.envs.cliff_world", "sb3_robust_be.envs.minatar_env"})
+    own = {f"sb3_robust_be.envs.{name}" for name in ("cliff_world", "minatar_env", "puddle_world")}
+    assert not modules & (heavy | own)
 
 
 def test_ids_that_name_the_module_work_where_nothing_is_imported():

@@ -1,4 +1,4 @@
-"""Environments of the paper's control experiments, registered with gymnasium by name and loaded when made."""
+"""The paper's control environments and Puddle World, registered with gymnasium by name and loaded when made."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def register_envs() -> None:
     """Register this package's environments with gymnasium; importing :mod:`sb3_robust_be` calls it.
 
     - ``RobustBE/CliffWorld-v0``: :class:`sb3_robust_be.envs.cliff_world.CliffWorldEnv`, cut off after 500 steps
+    - ``RobustBE/PuddleWorld-v0``: :class:`sb3_robust_be.envs.puddle_world.PuddleWorldEnv`, cut off after 1000 steps
     - ``RobustBE/MountainCar1000-v0``: gymnasium's ``MountainCar-v0``, cut off after 1000 steps in place of 200
     - ``MinAtar/{Asterix, Breakout, Freeway, Seaquest, SpaceInvaders}-v0`` (all six actions) and ``-v1`` (the actions
       that have an effect in the game), if the minatar package is installed: its sticky actions (0.1) and its
@@ -32,9 +33,10 @@ def register_envs() -> None:
     Nothing beyond gymnasium is imported before an environment is made. An id that is already registered is left as it
     is, so that calling this twice, or after another package has registered MinAtar, changes nothing.
 
-    Source: section 8 and the appendix "Environments" (cut-offs, Cliff World).
+    Source: section 8 and the appendix "Environments" (cut-offs, Cliff World). Puddle World is Sutton's (1996).
     """
     _register("RobustBE/CliffWorld-v0", "sb3_robust_be.envs.cliff_world:CliffWorldEnv", max_episode_steps=500)
+    _register("RobustBE/PuddleWorld-v0", "sb3_robust_be.envs.puddle_world:PuddleWorldEnv", max_episode_steps=1000)
     mountain_car = gym.spec("MountainCar-v0")
     _register(
         "RobustBE/MountainCar1000-v0",

@@ -13,6 +13,7 @@ from sb3_robust_be.envs.lockstep.batches import by_name
 
 CART_POLE, MOUNTAIN_CAR, ACROBOT = "CartPole-v1", "MountainCar-v0", "Acrobot-v1"
 CLIFF_WORLD, FROZEN_LAKE, BREAKOUT = "RobustBE/CliffWorld-v0", "FrozenLake-v1", "MinAtar/Breakout-v0"
+PUDDLE_WORLD = "RobustBE/PuddleWorld-v0"
 
 
 class DictEnv(gym.Env):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import AcrobotEnv, CartPoleEnv
 from gymnasium.wrappers import TimeAwareObservation
-from lockstep_envs import ACROBOT, CART_POLE, CLIFF_WORLD, MOUNTAIN_CAR, random_actions
+from lockstep_envs import ACROBOT, CART_POLE, CLIFF_WORLD, MOUNTAIN_CAR, PUDDLE_WORLD, random_actions
 
 import sb3_robust_be  # noqa: F401  (registers the environments)
 from sb3_robust_be.envs.lockstep import VECTORISED, Step, episode_seed, make_lockstep
@@ -29,7 +29,12 @@ CASES = [
     (CLIFF_WORLD, {"max_episode_steps": 100}),
     (CLIFF_WORLD, {"observation": "one_hot"}),
 ]
-NUMPY_IDS = ["CartPole-v0", CART_POLE, MOUNTAIN_CAR, "RobustBE/MountainCar1000-v0", ACROBOT, CLIFF_WORLD]
+# Beside these, an environment whose steps are random: its steps from equal states are not equal, its episodes are.
+NOISY_CASES = [
+    (PUDDLE_WORLD, {"max_episode_steps": 60}),
+    (PUDDLE_WORLD, {"start": (0.2, 0.4), "max_episode_steps": 60}),
+]
+NUMPY_IDS = ["CartPole-v0", CART_POLE, MOUNTAIN_CAR, "RobustBE/MountainCar1000-v0", ACROBOT, CLIFF_WORLD, PUDDLE_WORLD]
 
 
 def some_towards_the_end(observations: np.ndarray, actions: np.ndarray, random: np.ndarray) -> np.ndarray:
@@ -118,7 +123,36 @@ def test_steps_from_all_over_the_state_space(env_id):
         assert (following == extreme).any(), "no state has been cut at this bound"
 
 
-@pytest.mark.parametrize(("env_id", "kwargs"), CASES)
+@pytest.mark.parametrize(("env_id", "kwargs"), NOISY_CASES)
+def test_noisy_episodes_are_the_single_environments_to_the_last_bit(env_id, kwargs):
+    """10 000 steps, half of them towards the goal, against one instance per member that is reset by hand."""
+    env, rng = make_lockstep(env_id, SEEDS, **kwargs), np.random.default_rng(0)
+    singles = [gym.make(env_id, **kwargs) for _ in SEEDS]
+    episodes, n_ends = [0] * len(SEEDS), {"terminated": 0, "truncated": 0}
+    shown, rewards = env.reset(), []
+    for i, single in enumerate(singles):
+        np.testing.assert_array_equal(shown[i], single.reset(seed=episode_seed(SEEDS[i], 0))[0], strict=True)
+    for actions in random_actions(env, N_STEPS):
+        actions = np.where(rng.random(len(SEEDS)) < 0.5, actions % 2, actions)
+        step = env.step(actions)
+        for i, single in enumerate(singles):
+            observation, reward, terminated, truncated, _ = single.step(actions[i])
+            np.testing.assert_array_equal(step.final_observations[i], observation, strict=True)
+            assert (step.rewards[i], step.terminated[i]) == (reward, terminated)
+            # rl_zoo3, once imported, replaces TimeLimit by one that does not truncate in the step that terminates.
+            assert (step.truncated[i] and not terminated) == (truncated and not terminated)
+            if terminated or truncated:
+                n_ends["terminated" if terminated else "truncated"] += 1
+                episodes[i] += 1
+                observation, _ = single.reset(seed=episode_seed(SEEDS[i], episodes[i]))
+            np.testing.assert_array_equal(step.observations[i], observation, strict=True)
+            np.testing.assert_array_equal(env.state_dict()["states"][i], single.unwrapped.state, strict=True)
+        rewards.append(step.rewards)
+    assert min(n_ends.values()) > 10
+    assert np.unique(rewards).size > 500, "few steps have ended in a puddle"
+
+
+@pytest.mark.parametrize(("env_id", "kwargs"), CASES + NOISY_CASES)
 def test_trajectories_are_those_of_the_generic_adapter(env_id, kwargs):
     seeds = range(3)
     fast = make_lockstep(env_id, seeds, **kwargs)

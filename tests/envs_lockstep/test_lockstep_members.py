@@ -12,6 +12,7 @@ from lockstep_envs import (
     CLIFF_WORLD,
     FROZEN_LAKE,
     MOUNTAIN_CAR,
+    PUDDLE_WORLD,
     DictEnv,
     arrays,
     assert_equal,
@@ -24,7 +25,7 @@ from sb3_robust_be.envs.lockstep.batches import by_name
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*MinAtar/Breakout-v0 is out of date:DeprecationWarning")
 
-ENVS = [CART_POLE, MOUNTAIN_CAR, ACROBOT, CLIFF_WORLD, FROZEN_LAKE, BREAKOUT, DictEnv]
+ENVS = [CART_POLE, MOUNTAIN_CAR, ACROBOT, CLIFF_WORLD, PUDDLE_WORLD, FROZEN_LAKE, BREAKOUT, DictEnv]
 IDS = [env if isinstance(env, str) else env.__name__ for env in ENVS]
 
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from made_rows import made_rows
 
-from sb3_robust_be.experiments.control.domains import DOMAINS, own_arguments, shared_arguments
+from sb3_robust_be.experiments.control.domains import (
+    ALL_DOMAINS,
+    CHEAP_DOMAINS,
+    DOMAINS,
+    HELD_OUT_DOMAINS,
+    own_arguments,
+    shared_arguments,
+)
 from sb3_robust_be.experiments.control.preset import (
     FIRST_SELECTION_SEED,
     Contender,
@@ -156,3 +164,24 @@ def test_the_papers_settings():
     assert own_arguments(DOMAINS["acrobot"], "gq_huber") == {"huber_threshold": 1.0}
     assert own_arguments(DOMAINS["acrobot"], "dqn")["target_update_interval"] == 64
     assert [DOMAINS[d].steps for d in ("cliff-world", "lunar-lander")] == [50_000, 250_000]
+
+
+def test_held_out_domains_enter_no_experiment_of_the_paper():
+    assert CHEAP_DOMAINS == ("acrobot", "cart-pole", "cliff-world", "mountain-car")
+    assert ALL_DOMAINS == ("acrobot", "cart-pole", "cliff-world", "lunar-lander", "mountain-car")
+    assert tuple(DOMAINS) == ALL_DOMAINS
+    assert not DOMAINS.keys() & HELD_OUT_DOMAINS.keys()
+    assert not {domain.name for domain in DOMAINS.values()} & {domain.name for domain in HELD_OUT_DOMAINS.values()}
+
+
+def test_held_out_domains_are_planned_as_a_presets_own():
+    contenders = (Contender("qrc_huber", "qrc_huber", {"learning_rate": [0.1]}),)
+    preset = ControlPreset(tuple(HELD_OUT_DOMAINS), contenders, 1, 0, own_domains=HELD_OUT_DOMAINS)
+    car, puddle = specs_of(preset, by_rate, REPORTED)
+    assert [spec["env"] for spec in (car, puddle)] == ["MountainCar-v0", "RobustBE/PuddleWorld-v0"]
+    assert [spec["arguments"]["huber_threshold"] for spec in (car, puddle)] == [2.0, 1.0]
+    for spec in (car, puddle):
+        assert spec["steps"] == 100_000
+        assert spec["arguments"]["buffer_size"] == 4_000
+        assert spec["arguments"]["policy_kwargs"] == {"net_arch": [32, 32]}
+    assert [gym.spec(spec["env"]).max_episode_steps for spec in (car, puddle)] == [200, 1000]

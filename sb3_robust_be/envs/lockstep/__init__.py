@@ -16,19 +16,20 @@ from .classic_control import Acrobot, CartPole, MountainCar
 from .cliff_world_batch import CliffWorld
 from .generic import GenericEnv
 from .member_failures import Failure
+from .puddle_world_batch import PuddleWorld
 from .vectorised import VectorisedEnv
 
 __all__ = ["Failure", "LockstepEnv", "Observation", "Step", "episode_seed", "make_lockstep"]
 
-VECTORISED: tuple[type[VectorisedEnv], ...] = (CartPole, MountainCar, Acrobot, CliffWorld)
+VECTORISED: tuple[type[VectorisedEnv], ...] = (CartPole, MountainCar, Acrobot, CliffWorld, PuddleWorld)
 
 
 def make_lockstep(env: str | Callable[..., gym.Env[Any, Any]], seeds: Sequence[int], **env_kwargs: Any) -> LockstepEnv:
     """Make one member per seed, all of the same environment.
 
-    The ids of CartPole, Mountain Car, Acrobot and Cliff World, with their options and any ``max_episode_steps``, get
-    a numpy version that is equal to gymnasium's step for step. Everything else, factories included, gets one instance
-    per member, through which the members see the same episodes.
+    The ids of CartPole, Mountain Car, Acrobot, Cliff World and Puddle World, with their options and any
+    ``max_episode_steps``, get a numpy version that is equal to gymnasium's step for step. Everything else, factories
+    included, gets one instance per member, through which the members see the same episodes.
 
     :param env: An id that gymnasium knows, or a factory: a class or function that returns a new environment per call.
     :param seeds: One per member, from 0 to 2⁶³ − 1. They may repeat.

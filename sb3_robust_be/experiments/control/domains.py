@@ -1,4 +1,4 @@
-"""The paper's control domains and the settings that all algorithms share on them."""
+"""The paper's control domains, two more to test settings on, and the settings that all algorithms share on them."""
 
 from __future__ import annotations
 
@@ -42,6 +42,13 @@ DOMAINS: dict[str, Domain] = {
     "mountain-car": Domain("Mountain Car", "RobustBE/MountainCar1000-v0", (32, 32), 4_000, 100_000, 2.0),
 }
 
+HELD_OUT_DOMAINS: dict[str, Domain] = {
+    "mountain-car-200": Domain("Mountain Car, 200 steps", "MountainCar-v0", (32, 32), 4_000, 100_000, 2.0),
+    "puddle-world": Domain("Puddle World", "RobustBE/PuddleWorld-v0", (32, 32), 4_000, 100_000),
+}
+"""Not the paper's: for settings that were chosen elsewhere, as the ``own_domains`` of a ``ControlPreset``. Networks,
+buffers, steps and κ are those of the paper's Mountain Car; on Puddle World κ is 1, as where the paper gives no other"""
+
 ALL_DOMAINS = tuple(DOMAINS)
 CHEAP_DOMAINS = tuple(key for key in DOMAINS if key != "lunar-lander")
 
@@ -84,7 +91,15 @@ def own_arguments(domain: Domain, algorithm: str) -> dict[str, Any]:
     return {}
 
 
-SCALES = {"acrobot": 500.0, "cart-pole": 500.0, "cliff-world": 1000.0, "lunar-lander": 500.0, "mountain-car": 1000.0}
+SCALES = {
+    "acrobot": 500.0,
+    "cart-pole": 500.0,
+    "cliff-world": 1000.0,
+    "lunar-lander": 500.0,
+    "mountain-car": 1000.0,
+    "mountain-car-200": 200.0,
+    "puddle-world": 1000.0,
+}
 """From a poor return to a good one: the longest episode at ±1 per step; on Cliff World a fall, on Lunar Lander −250 (a
 crash) to 250 (a good landing)"""
 
