@@ -56,13 +56,15 @@ def level_with_baselines(
     :param scales: By environment's name.
     :return: A claim does not hold if the mean of some baseline is surely higher by more than :data:`LEVEL`.
     """
-    parts = {name: _not_below(name, candidate, baselines, own, scales[name]) for name, own in finals.items()}
-    everything = [part for own in parts.values() for part in own]
     who = report.label(candidate)
-    return [
-        combined(f"{who} is level with the best baseline on every environment", everything),
-        *(combined(f"{name}: {who} is level with the best baseline", own) for name, own in parts.items()),
+    parts = [
+        combined(
+            f"{name}: {who} is level with the best baseline",
+            _not_below(name, candidate, baselines, own, scales[name]),
+        )
+        for name, own in finals.items()
     ]
+    return [combined(f"{who} is level with the best baseline on every environment", parts), *parts]
 
 
 def level_with_zoo(candidate: str, zoo: Sequence[str], finals: Runs, scales: Mapping[str, Scale]) -> list[Verdict]:

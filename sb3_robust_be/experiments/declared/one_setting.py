@@ -188,8 +188,8 @@ PRESETS = {
         contenders((2.0**-10, 2.0**-9), (2.0**-10,), (32, 64), ("qlc", "dqn", "dqn, squared loss, target")),
         seeds=2,
         selection_seeds=1,
-        steps=0.003,
-        steps_by_domain={"cliff-world": 0.011},
+        steps=0.0015,
+        steps_by_domain={"cliff-world": 0.003},
         compile=False,
     ),
     "laptop": OneSettingPreset(
