@@ -16,6 +16,7 @@ random takes ``rng``. Higher values are better throughout; negate errors.
 from __future__ import annotations
 
 from sb3_robust_be.evaluation.bootstrap import Band, bootstrap_interval, bootstrap_means, bootstrap_samples, mean_band
+from sb3_robust_be.evaluation.cdf_normalised import NormalisedAverages, cdf_normalised_averages
 from sb3_robust_be.evaluation.claims import fails_more, greater, insensitive
 from sb3_robust_be.evaluation.comparisons import (
     Comparison,
@@ -55,6 +56,7 @@ __all__ = [
     "CountedEpisodes",
     "Interval",
     "MeanError",
+    "NormalisedAverages",
     "Outcome",
     "PerformanceProfile",
     "Verdict",
@@ -66,6 +68,7 @@ __all__ = [
     "bootstrap_means",
     "bootstrap_samples",
     "bootstrap_t",
+    "cdf_normalised_averages",
     "combined",
     "computed",
     "dip",

@@ -149,6 +149,17 @@ def _resampled(
         )
 
 
+def percentile_interval(estimate: float, resampled: Floats, level: float = 0.95) -> Interval:
+    """
+    :param estimate: The statistic of the sample.
+    :param resampled: The statistic of each resample, shape (resamples,), finite.
+    :param level: Of the interval.
+    :return: Between two quantiles of the resamples; the point if all of them agree.
+    """
+    low, high = np.quantile(resampled, [0.5 - 0.5 * level, 0.5 + 0.5 * level])
+    return _interval(estimate, resampled, float(low), float(high), level, "percentile")
+
+
 def _interval(estimate: float, resampled: Floats, low: float, high: float, level: float, method: str) -> Interval:
     name = f"{method} bootstrap"
     if resampled.min() == resampled.max():

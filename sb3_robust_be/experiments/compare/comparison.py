@@ -142,8 +142,7 @@ def make_preset(
         selection_seeds=SELECTION_SEEDS,
         compile=steps >= _COMPILED_FROM,
         stacked=setup.stacked,
-        own_domains={KEY: dataclasses.replace(setup.domain, steps=steps)},
-        policy=setup.policy,
+        own_domains={KEY: dataclasses.replace(setup.domain, steps=steps, policy=setup.policy)},
         arguments=arguments,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,13 @@ from sb3_robust_be.evaluation import (
     lowest_for_failed,
     worst_decile_mean,
 )
-from sb3_robust_be.experiments.control.preset import ControlPreset, ControlResults, selection_scores, settings_of
-from sb3_robust_be.experiments.control.training import CURVE_POINTS
+from sb3_robust_be.experiments.control.preset import (
+    ControlPreset,
+    ControlResults,
+    selection_scores,
+    settings_of,
+)
+from sb3_robust_be.experiments.control.training import CURVE_POINTS, LINEAR
 from sb3_robust_be.experiments.experiment import Analysis
 from sb3_robust_be.experiments.rows import Rows
 
@@ -48,7 +53,7 @@ def control_analysis(results: ControlResults) -> Analysis:
                 caption="Selection seeds; other settings at their best for each step size.",
             )
         )
-    notes = [*_sizes(preset), *unfinished_notes(results.named()), *([preset.note] if preset.note else [])]
+    notes = [*size_notes(preset), *unfinished_notes(results.named()), *([preset.note] if preset.note else [])]
     return Analysis(plots=plots, tables=[returns_table(results, rng)], notes=notes)
 
 
@@ -69,7 +74,11 @@ def unfinished_notes(runs: Iterable[tuple[str, str, Rows]]) -> list[str]:
     ]
 
 
-def _sizes(preset: ControlPreset) -> list[str]:
+def size_notes(preset: ControlPreset) -> list[str]:
+    """
+    :param preset: The experiment's size.
+    :return: Steps and seeds by domain, how settings were chosen, and what counts for a run without a return.
+    """
     by_domain = [
         f"{preset.domain(key).name} {preset.steps_of(key)} steps, {len(preset.reported_seeds(key))} seeds"
         for key in preset.domains
@@ -112,7 +121,7 @@ def returns_table(results: ControlResults, rng: np.random.Generator) -> report.T
                 **_lost(own),
                 "unfinished": sum(bool(row.get("unfinished")) for row in own),
                 "seeds": len(own),
-                "setting": ", ".join(f"{name}={_short(x)}" for name, x in results.settings[key, label].items()),
+                "setting": setting_text(results.settings[key, label]),
             }
         )
     caption = f"{MEASURE}, at the chosen setting, on fresh seeds. AUC: mean return per step over all steps."
@@ -140,7 +149,17 @@ def _lost(rows: Rows) -> dict[str, int]:
     }
 
 
+def setting_text(setting: Mapping[str, Any]) -> str:
+    """
+    :param setting: Of a contender.
+    :return: Its arguments, for a table: step sizes as powers of two, a falling one as its first and last value.
+    """
+    return ", ".join(f"{name}={_short(x)}" for name, x in setting.items())
+
+
 def _short(value: Any) -> str:
+    if isinstance(value, Mapping) and LINEAR in value:
+        return " → ".join(map(_short, value[LINEAR]))
     if isinstance(value, float) and value > 0 and np.log2(value).is_integer() and value < 0.1:
         return f"2^{int(np.log2(value))}"
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -29,6 +29,9 @@ class Domain:
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     gym_packages: tuple[str, ...] = ()
     """Modules that register the environment"""
+    policy: str = "MlpPolicy"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments that all algorithms share here, in place of those of :func:`shared_arguments`"""
 
 
 DOMAINS: dict[str, Domain] = {

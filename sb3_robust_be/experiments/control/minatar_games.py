@@ -36,18 +36,18 @@ REFRESH = (None, 8, 32, 64)
 _FEATURES = {"__import__": "sb3_robust_be.qrc.extractors:MinAtarCNN"}
 
 
-DOMAINS = {
-    # The network's 128 units belong to its extractor.
-    game.lower(): Domain(game, f"MinAtar/{game}-v0", (), 100_000, STEPS)
-    for game in GAMES
-}
-
-
 ARGUMENTS = {
-    "policy_kwargs": {"net_arch": [], "features_extractor_class": _FEATURES},
+    "policy_kwargs": {"features_extractor_class": _FEATURES},
     "learning_starts": 5_000,
     "exploration_initial_eps": 1.0,
     "device": "cpu",
+}
+
+
+DOMAINS = {
+    # The network's 128 units belong to its extractor.
+    game.lower(): Domain(game, f"MinAtar/{game}-v0", (), 100_000, STEPS, policy="CnnPolicy", arguments=ARGUMENTS)
+    for game in GAMES
 }
 
 
@@ -95,8 +95,7 @@ def preset(
         one_setting=True,
         stacked=stacked,
         own_domains=DOMAINS,
-        policy="CnnPolicy",
-        arguments={**ARGUMENTS, **_exploration(steps), **arguments},
+        arguments={**_exploration(steps), **arguments},
         note=note,
     )
 

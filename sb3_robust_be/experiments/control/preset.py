@@ -29,6 +29,21 @@ def settings_of(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
+def merged(*parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments from several places; one in a later place stands in place of an earlier one of that name.
+
+    ``policy_kwargs`` go together argument by argument, so that a contender may have layer normalisation in the network
+    of the domain, whatever that is.
+
+    :param parts: Arguments by name.
+    """
+    arguments: dict[str, Any] = {}
+    for part in parts:
+        network = {**(arguments.get("policy_kwargs") or {}), **(part.get("policy_kwargs") or {})}
+        arguments |= {**part, "policy_kwargs": network}
+    return arguments
+
+
 @dataclass(frozen=True)
 class Contender:
     """An algorithm with the settings that it may choose from."""
@@ -38,7 +53,7 @@ class Contender:
     grid: Mapping[str, Sequence[Any]]
     """Values of each argument; one value each: nothing is chosen"""
     choices: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments"""
+    """Further arguments; its ``policy_kwargs`` are added to the domain's"""
 
 
 @dataclass(frozen=True)
@@ -65,7 +80,6 @@ class ControlPreset:
     stacked: bool = True
     """Lock-step populations, or single agents"""
     own_domains: Mapping[str, Domain] = field(default_factory=dict)
-    policy: str = "MlpPolicy"
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of all contenders, in place of the domain's"""
     note: str = ""
@@ -84,13 +98,14 @@ class ControlPreset:
     ) -> list[Run]:
         """One run per seed."""
         domain = self.domain(key)
-        arguments = {
-            **shared_arguments(domain),
-            **own_arguments(domain, contender.algorithm),
-            **self.arguments,
-            **contender.choices,
-            **setting,
-        }
+        arguments = merged(
+            shared_arguments(domain),
+            own_arguments(domain, contender.algorithm),
+            domain.arguments,
+            self.arguments,
+            contender.choices,
+            setting,
+        )
         stacked = self.stacked and registry.find(contender.algorithm).population
         names = {"stage": stage, "domain": key, "contender": contender.label, "setting": dict(setting)}
         return [
@@ -102,7 +117,7 @@ class ControlPreset:
                     self.steps_of(key),
                     seed,
                     arguments,
-                    policy=self.policy,
+                    policy=domain.policy,
                     env_kwargs=dict(domain.env_kwargs),
                     gym_packages=domain.gym_packages,
                     compile=self.compile and stacked,

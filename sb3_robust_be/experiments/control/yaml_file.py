@@ -103,6 +103,7 @@ def _preset(data: dict[str, Any]) -> ControlPreset:
         data["steps"],
         env_kwargs=data.get("env_kwargs", {}),
         gym_packages=tuple(data.get("gym_packages", ())),
+        policy=data.get("policy", "MlpPolicy"),
     )
     return ControlPreset(
         domains=("own",),
@@ -112,7 +113,6 @@ def _preset(data: dict[str, Any]) -> ControlPreset:
         compile=data.get("compile", True),
         stacked=not data.get("single_agents", False),
         own_domains={"own": domain},
-        policy=data.get("policy", "MlpPolicy"),
         arguments={name: _number(value) for name, value in data.get("arguments", {}).items()},
     )
 

@@ -24,6 +24,7 @@ _HOMES = {
     "cliff-maps": "cliff_maps",
     "robustness": "robustness",
     "ingredients": "ingredients",
+    "one-setting": "one_setting",
 }
 
 

@@ -23,7 +23,7 @@ from sb3_robust_be.evaluation import (
     worst_decile_mean,
 )
 from sb3_robust_be.experiments.control.control_analysis import MEASURE, unfinished_notes
-from sb3_robust_be.experiments.control.domains import CHEAP_DOMAINS, DOMAINS, DQN_TARGET, SCALES, shared_arguments
+from sb3_robust_be.experiments.control.domains import CHEAP_DOMAINS, DOMAINS, DQN_TARGET, SCALES
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, ControlResults, measure, plan, read
 from sb3_robust_be.experiments.control.training import LINEAR
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Run, without_rows
@@ -62,23 +62,21 @@ class Cell(NamedTuple):
         """The contender's name in rows and tables."""
         return f"{self.correction} | {self.loss} | {self.target} | {self.norm}"
 
-    def contender(self, domain: str, rates: tuple[Any, ...]) -> Contender:
-        """The combination with its algorithm's arguments on a domain."""
+    def contender(self, rates: tuple[Any, ...]) -> Contender:
+        """The combination with its algorithm's arguments."""
         algorithm, own = CORRECTIONS[self.correction]
         threshold = "huber_threshold" if algorithm == "dqn" else "td_error_threshold"
         choices = {
             **own,
             threshold: LOSSES[self.loss],
             "target_update_interval": TARGETS[self.target],
-            **_network(domain, NORMS[self.norm]),
+            **_network(NORMS[self.norm]),
         }
         return Contender(self.label, algorithm, {"learning_rate": rates}, choices)
 
 
-def _network(domain: str, layer_norm: bool) -> dict[str, Any]:
-    if not layer_norm:
-        return {}
-    return {"policy_kwargs": {**shared_arguments(DOMAINS[domain])["policy_kwargs"], "layer_norm": True}}
+def _network(layer_norm: bool) -> dict[str, Any]:
+    return {"policy_kwargs": {"layer_norm": True}} if layer_norm else {}
 
 
 CELLS = tuple(Cell(*names) for names in itertools.product(CORRECTIONS, LOSSES, TARGETS, NORMS))
@@ -114,10 +112,10 @@ class IngredientsPreset:
     def at_one_step_size(self, domain: str, rates: tuple[Any, ...] = (CONSTANT,), selection: int = 0) -> ControlPreset:
         """The factorial and SBEED beside it, on a domain."""
         beside = [
-            Contender(label, "sbeed", {"learning_rate": rates}, _network(domain, layer_norm))
+            Contender(label, "sbeed", {"learning_rate": rates}, _network(layer_norm))
             for label, layer_norm in BESIDE.items()
         ]
-        return self._part(domain, [*(cell.contender(domain, rates) for cell in self.cells), *beside], selection)
+        return self._part(domain, [*(cell.contender(rates) for cell in self.cells), *beside], selection)
 
     def at_the_best_step_size(self, domain: str) -> ControlPreset:
         """The same, each with the best of three step sizes, chosen on other seeds."""
@@ -125,7 +123,7 @@ class IngredientsPreset:
 
     def falling(self, domain: str, cells: tuple[Cell, ...]) -> ControlPreset:
         """Some cells with a step size that falls."""
-        return self._part(domain, [cell.contender(domain, (FALLING,)) for cell in cells])
+        return self._part(domain, [cell.contender((FALLING,)) for cell in cells])
 
 
 def ranks(finals: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, float]:

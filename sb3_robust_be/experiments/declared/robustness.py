@@ -13,7 +13,7 @@ from sb3_robust_be.experiments.control import alternatives as made
 from sb3_robust_be.experiments.control.alternatives import OURS, REFERENCE, SQUARED
 from sb3_robust_be.experiments.control.contenders import CLIP, RATES
 from sb3_robust_be.experiments.control.control_analysis import unfinished_notes
-from sb3_robust_be.experiments.control.domains import DOMAINS, SCALES, TOLERANCE, shared_arguments
+from sb3_robust_be.experiments.control.domains import DOMAINS, SCALES, TOLERANCE
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, ControlResults, measure, plan, read
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Run
 from sb3_robust_be.experiments.rows import Rows
@@ -66,7 +66,7 @@ class RobustnessPreset:
             contenders.append(Contender(algorithm, algorithm, grid))
             for name in self.variants:
                 if (algorithm != SQUARED or name not in NO_SQUARED) and (on_cliff or name not in STATED):
-                    contenders.append(Contender(f"{algorithm}, {name}", algorithm, grid, _choices(key, name)))
+                    contenders.append(Contender(f"{algorithm}, {name}", algorithm, grid, (ALTERNATIVES | STATED)[name]))
         if on_cliff:
             contenders.append(Contender(REFERENCE, REFERENCE, grid))
         return ControlPreset(
@@ -82,15 +82,6 @@ class RobustnessPreset:
     def parts(self) -> list[ControlPreset]:
         """One per domain."""
         return [self.part(key) for key in self.domains]
-
-
-def _choices(key: str, name: str) -> dict[str, Any]:
-    """The arguments of a variant, beside the domain's own network."""
-    own = (ALTERNATIVES | STATED)[name]
-    if "policy_kwargs" not in own:
-        return own
-    domain = OWN_DOMAINS.get(key) or DOMAINS[key]
-    return {**own, "policy_kwargs": shared_arguments(domain)["policy_kwargs"] | own["policy_kwargs"]}
 
 
 LAPTOP = ("acrobot", "cart-pole", CLIFF, ONE_HOT, "mountain-car")

@@ -1,0 +1,159 @@
+"""One number for many environments: the average of returns that are put on one scale by their ranks.
+
+"CDF normalisation" of the Cross-environment Hyperparameter Setting benchmark (Patterson et al., arXiv 2407.18840): a
+return counts as the share of all contenders' runs on that environment that are worse. No environment has to be given a
+lowest and a highest return, and none outweighs the others by its units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sb3_robust_be.evaluation.bootstrap import percentile_interval
+from sb3_robust_be.evaluation.comparisons import Comparison
+from sb3_robust_be.evaluation.intervals import Interval
+from sb3_robust_be.evaluation.profiles import Runs, scaled_returns
+from sb3_robust_be.evaluation.sample_checks import (
+    N_RESAMPLES,
+    Floats,
+    check_choice,
+    check_count,
+    check_generator,
+    check_level,
+    strata,
+)
+from sb3_robust_be.evaluation.verdicts import Verdict, decide
+
+_METHOD = "percentile bootstrap, stratified"
+
+
+@dataclass(frozen=True, eq=False)
+class NormalisedAverages:
+    """Every contender's average over environments, and what resamples of all runs make of it.
+
+    :param estimates: By contender, in [0, 1]; their mean over the contenders is ½.
+    :param resampled: By contender, shape (resamples,): entries of one index belong to one resample. NaN where an
+        environment has one run only of a contender, which leaves nothing to resample.
+    :param seeds: Runs by contender and environment.
+    :param level: Of the intervals.
+    """
+
+    estimates: Mapping[str, float]
+    resampled: Mapping[str, Floats]
+    seeds: Mapping[str, tuple[int, ...]]
+    level: float
+
+    def interval(self, contender: str) -> Interval:
+        """
+        :param contender: One of those compared.
+        :return: Its average with a percentile interval.
+        :raises ValueError: For another.
+        """
+        check_choice("contender", contender, tuple(self.estimates))
+        return self._interval(self.estimates[contender], self.resampled[contender])
+
+    def greater(self, claim: str, x: str, y: str) -> Verdict:
+        """The claim "x's average is above y's".
+
+        The test is the interval's: p is twice the share of resamples in which the difference is on the other side of
+        0, or at it, counting the sample itself.
+
+        :param claim: In words.
+        :param x: A contender.
+        :param y: Another.
+        :return: With the difference of the averages as its estimate.
+        :raises ValueError: For contenders that are not among those compared.
+        """
+        check_choice("x", x, tuple(self.estimates))
+        check_choice("y", y, tuple(self.estimates))
+        differences = self.resampled[x] - self.resampled[y]
+        interval = self._interval(self.estimates[x] - self.estimates[y], differences)
+        p_value = math.nan
+        if not math.isnan(interval.low):
+            tail = min(np.count_nonzero(differences <= 0.0), np.count_nonzero(differences >= 0.0))
+            p_value = min(1.0, 2.0 * (tail + 1) / (len(differences) + 1))
+        seeds = (sum(self.seeds[x]), sum(self.seeds[y]))
+        found = Comparison("stratified bootstrap", interval.estimate, interval, math.nan, p_value, seeds)
+        return decide(claim, found, 0.0, attainable=self._attainable(x, y))
+
+    def _interval(self, estimate: float, resampled: Floats) -> Interval:
+        if np.isnan(resampled).any():
+            note = "one run has no spread to resample"
+            return Interval(estimate, math.nan, math.nan, self.level, _METHOD, note)
+        return percentile_interval(estimate, resampled, self.level)
+
+    def _attainable(self, x: str, y: str) -> float:
+        """The least p of a test that exchanges the runs of x and y within each environment."""
+        arrangements = [math.comb(n + m, n) for n, m in zip(self.seeds[x], self.seeds[y], strict=True)]
+        return min(1.0, 2.0 / math.prod(arrangements))
+
+
+def cdf_normalised_averages(
+    runs: Runs, *, rng: np.random.Generator, level: float = 0.95, n_resamples: int = N_RESAMPLES
+) -> NormalisedAverages:
+    """Average over environments of the share of all runs there that a contender's runs leave below them.
+
+    With contenders ``k = 1 … K`` of ``n_k`` runs ``x_ki`` on an environment::
+
+        G(x) = 1/K · Σ_k 1/n_k · Σ_i (1[x_ki < x] + ½·1[x_ki = x])        score_k = 1/n_k · Σ_i G(x_ki)
+
+    and the average is that of the scores over the environments. G is the empirical distribution of all runs pooled
+    where every contender has equally many; one with more runs weighs no more. Ties count half (mid-ranks). The score
+    is also the mean over all contenders, itself included (½), of the probability of improvement on them.
+
+    The interval is that of the percentile bootstrap. Each contender's runs on each environment are resampled among
+    themselves, and **G is made again from each resample**: the pool is a sample as well, of which the contender's own
+    runs are a part, and against them it scores ½ whatever they are. A fixed pool, as
+    :func:`~sb3_robust_be.evaluation.suite_mean` has it, would leave out the chance in the other contenders' runs, and
+    count a contender's runs against a copy of themselves as chance: with two contenders √2 times too wide. All
+    contenders are resampled at once, so that their differences have intervals of their own.
+
+    :param runs: Returns by contender and environment, each (runs,), the same environments for all; ``±inf`` is
+        allowed, as only their order counts: ``-inf`` for a run that diverged.
+    :param rng: For the resamples.
+    :param level: Of the intervals.
+    :param n_resamples: How many.
+    :raises ValueError: No runs, NaN returns, contenders on other environments than the first, a bad level or number.
+    :raises TypeError: If ``rng`` is no generator.
+    """
+    check_level(level)
+    check_count("n_resamples", n_resamples)
+    check_generator(rng)
+    estimates = {
+        name: float(np.mean([scores.mean() for scores in games.values()]))
+        for name, games in scaled_returns(runs).items()
+    }
+    checked = {name: strata(name, games, infinite=True) for name, games in runs.items()}
+    environments = list(next(iter(checked.values())))
+    seeds = {name: tuple(len(games[one]) for one in environments) for name, games in checked.items()}
+    resampled = {name: np.zeros(n_resamples) for name in checked}
+    if min(map(min, seeds.values())) < 2:
+        empty = np.full(n_resamples, np.nan)
+        return NormalisedAverages(estimates, dict.fromkeys(checked, empty), seeds, level)
+    for one in environments:
+        scores = _resampled_scores({name: games[one] for name, games in checked.items()}, rng, n_resamples)
+        for name, own in scores.items():
+            resampled[name] += own / len(environments)
+    return NormalisedAverages(estimates, resampled, seeds, level)
+
+
+def _resampled_scores(runs: Mapping[str, Floats], rng: np.random.Generator, n_resamples: int) -> dict[str, Floats]:
+    """Every contender's score on one environment in each resample, shape (resamples,)."""
+    # A resample is how often each run is in it. With whole counts the sums below are exact, and ties stay ties.
+    counts = {
+        name: rng.multinomial(len(x), np.full(len(x), 1.0 / len(x)), size=n_resamples).astype(np.float64)
+        for name, x in runs.items()
+    }
+    scores = {}
+    for name, x in runs.items():
+        improvements = []
+        for other, y in runs.items():
+            wins = (x[:, None] > y) + 0.5 * (x[:, None] == y)
+            won = ((counts[name] @ wins) * counts[other]).sum(axis=1)
+            improvements.append(won / (len(x) * len(y)))
+        scores[name] = np.mean(improvements, axis=0)
+    return scores

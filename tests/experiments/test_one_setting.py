@@ -1,0 +1,313 @@
+"""One setting for all environments: what is run, how the setting is chosen, and what is made of constructed results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.resources import files
+
+import numpy as np
+import pytest
+import yaml
+from made_rows import made_rows
+
+from sb3_robust_be.evaluation import Outcome, probability_of_improvement
+from sb3_robust_be.experiments.control import yardstick
+from sb3_robust_be.experiments.control.control_analysis import setting_text
+from sb3_robust_be.experiments.control.preset import FIRST_SELECTION_SEED, Contender, merged, plan, settings_of
+from sb3_robust_be.experiments.control.training import make_agent
+from sb3_robust_be.experiments.control.yardstick import Scale
+from sb3_robust_be.experiments.control.zoo_values import ZOO_VALUES
+from sb3_robust_be.experiments.declared import one_setting
+from sb3_robust_be.experiments.declared.one_setting import CANDIDATES, EXPERIMENT, HELD_OUT, PRESETS, SCALE_OF
+from sb3_robust_be.experiments.experiment import REPORTED, SELECTION
+from sb3_robust_be.experiments.rows import key_of
+from sb3_robust_be.runner.specs import dumps
+
+HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
+LAPTOP = PRESETS["laptop"]
+SMALL = replace(
+    LAPTOP,
+    chosen_on=("acrobot", "cart-pole", "mountain-car"),
+    held_out=("mountain-car-200",),
+    contenders=one_setting.contenders((0.1, 0.2), (0.1,), (64,), ("qlc", "dqn", "dqn, squared loss, target")),
+    seeds=6,
+    selection_seeds=2,
+    seeds_of={},
+)
+
+
+def runs(mean, spread=1.0, n=30, seed=0):
+    return mean + spread * np.random.default_rng(seed).normal(size=n)
+
+
+def outcomes(verdicts):
+    found = {verdict.claim: verdict.outcome for verdict in verdicts}
+    assert len(found) == len(verdicts)
+    return found
+
+
+# --- arguments from several places ---
+
+
+def test_later_arguments_stand_in_place_of_earlier_ones_and_networks_are_added_to():
+    first = {"gamma": 0.9, "policy_kwargs": {"net_arch": [8], "head_init": "torch"}}
+    assert merged(first, {"policy_kwargs": {"layer_norm": True}}, {"gamma": 0.5}) == {
+        "gamma": 0.5,
+        "policy_kwargs": {"net_arch": [8], "head_init": "torch", "layer_norm": True},
+    }
+    assert merged(first, {"policy_kwargs": {"net_arch": [4]}}, {"policy_kwargs": None})["policy_kwargs"] == {
+        "net_arch": [4],
+        "head_init": "torch",
+    }
+    assert first["policy_kwargs"] == {"net_arch": [8], "head_init": "torch"}
+
+
+def test_layer_normalisation_is_added_to_the_network_of_each_domain():
+    part = LAPTOP.one_for_all()
+    normed = next(one for one in part.contenders if one.label == "dqn, squared loss, layer norm")
+    networks = {
+        key: part.runs(REPORTED, key, normed, {"learning_rate": 0.1}, [0])[0].spec["arguments"]["policy_kwargs"]
+        for key in ("acrobot", "lunar-lander", "breakout")
+    }
+    assert networks["acrobot"] == {"net_arch": [32, 32], "layer_norm": True}
+    assert networks["lunar-lander"] == {"net_arch": [128, 128], "layer_norm": True}
+    assert networks["breakout"].keys() == {"net_arch", "features_extractor_class", "layer_norm"}
+
+
+# --- what is run ---
+
+
+@pytest.mark.parametrize("scale", PRESETS)
+def test_runs_can_be_told_apart(scale):
+    preset = PRESETS[scale]
+    planned = one_setting._plan(preset, made_rows(one_setting._plan, preset, lambda run: {"final": 1.0}))
+    assert len({key_of(run.names, run.names) for run in planned}) == len(planned)
+    assert len({dumps(run.spec, "spec") for run in planned}) == len(planned)
+    assert set(preset.chosen_on) == {run.names["domain"] for run in planned if run.names["stage"] == SELECTION}
+    assert {*preset.chosen_on, *preset.held_out} == {run.names["domain"] for run in planned}
+
+
+def test_laptops_size():
+    part = LAPTOP.one_for_all()
+    assert {one.label: len(settings_of(one.grid)) for one in part.contenders} == {
+        "qlc": 9,
+        "qlc, one-sided, layer norm": 9,
+        "dqn": 10,
+        "dqn, squared loss, target": 9,
+        "dqn, squared loss, target, layer norm": 9,
+        "dqn, squared loss, layer norm": 9,
+    }
+    sizes = {key: (part.steps_of(key), len(part.reported_seeds(key))) for key in part.domains}
+    assert sizes == {
+        **dict.fromkeys(("acrobot", "cart-pole", "mountain-car", "mountain-car-200", "puddle-world"), (40000, 30)),
+        "cliff-world": (20_000, 30),
+        "lunar-lander": (100_000, 10),
+        **dict.fromkeys(("breakout", "freeway", "spaceinvaders"), (130000, 4)),
+    }
+    assert {len(part.selecting_seeds(key)) for key in LAPTOP.chosen_on} == {5}
+    assert {len(part.selecting_seeds(key)) for key in HELD_OUT} == {0}
+    assert SCALE_OF.keys() == sizes.keys()
+
+
+def test_games_explore_as_in_the_runs_that_they_are_compared_with():
+    part = LAPTOP.one_for_all()
+    (run,) = part.runs(REPORTED, "freeway", part.contenders[0], {"learning_rate": 0.1}, [0])
+    arguments = run.spec["arguments"]
+    assert run.spec["policy"] == "CnnPolicy"
+    assert arguments["exploration_fraction"] * run.spec["steps"] == pytest.approx(100_000)
+    assert (arguments["exploration_initial_eps"], arguments["learning_starts"]) == (1.0, 5_000)
+
+
+@pytest.mark.filterwarnings("ignore:This member was trained with huber_threshold=inf")
+def test_contenders_can_be_trained():
+    """All but those of arguments that SB3's DQN and this package do not have yet."""
+    for part in (PRESETS["smoke"].one_for_all(), *PRESETS["smoke"].of_zoo()):
+        for contender in part.contenders:
+            setting = settings_of(contender.grid)[0]
+            for key in part.domains:
+                (run,) = part.runs(REPORTED, key, contender, setting, [0])
+                make_agent({**run.spec, "compile": False})
+
+
+def test_zoo_values_are_rl_zoo3s():
+    pytest.importorskip("rl_zoo3")
+    envs = {
+        "acrobot": "Acrobot-v1",
+        "cart-pole": "CartPole-v1",
+        "lunar-lander": "LunarLander-v3",
+        "mountain-car-200": "MountainCar-v0",
+    }
+    for algorithm, by_key in ZOO_VALUES.items():
+        theirs = yaml.safe_load((files("rl_zoo3") / "hyperparams" / f"{algorithm}.yml").read_text())
+        assert {envs[key] for key in by_key} == theirs.keys() - {"default", "atari"}
+        for key, ours in by_key.items():
+            expected = dict(theirs[envs[key]])
+            del expected["n_timesteps"], expected["policy"]
+            expected["policy_kwargs"] = eval(expected["policy_kwargs"])  # "dict(net_arch=[256, 256])"
+            if isinstance(expected["learning_rate"], str):
+                expected["learning_rate"] = {"$linear": [float(expected["learning_rate"].removeprefix("lin_")), 0.0]}
+            assert ours.items() >= expected.items()
+            assert ours.keys() - expected.keys() == {"exploration_initial_eps", "max_grad_norm"}
+
+
+def test_zoo_runs_where_it_has_values():
+    parts = PRESETS["paper"].of_zoo()
+    found = {(part.domains, one.label) for part in parts for one in part.contenders}
+    keys = ("acrobot", "cart-pole", "lunar-lander", "mountain-car-200")
+    assert found == {((key,), f"{name}, rl_zoo3's values") for key in keys for name in ("dqn", "qrdqn")}
+    (run,) = parts[0].runs(REPORTED, "acrobot", parts[0].contenders[0], {}, [0])
+    assert run.spec["arguments"]["policy_kwargs"] == {"net_arch": [256, 256]}
+    assert (run.spec["arguments"]["batch_size"], run.spec["steps"]) == (128, 100_000)
+    assert {one.algorithm for part in LAPTOP.of_zoo() for one in part.contenders} == {"dqn"}
+
+
+# --- the choice ---
+
+
+def rule(run):
+    """0.2 is better on two of three domains; on Cart-pole 0.1 is, by far."""
+    rate = run.spec["arguments"]["learning_rate"]
+    sign = -100.0 if run.names["domain"] == "cart-pole" else 1.0
+    return {"final": sign * rate + 1e-3 * run.names["seed"], "auc": 0.0, "diverged_at": None}
+
+
+def test_one_setting_is_chosen_by_ranks_and_taken_by_the_held_out():
+    rows = made_rows(one_setting._plan, SMALL, rule)
+    reported = [row for row in rows if row["stage"] == REPORTED and row["contender"] == "qlc"]
+    rates = {
+        key: {row["setting"]["learning_rate"] for row in reported if row["domain"] == key}
+        for key in (*SMALL.chosen_on, *SMALL.held_out)
+    }
+    # On Cart-pole the setting for all and the best there.
+    assert rates == {"acrobot": {0.2}, "cart-pole": {0.1, 0.2}, "mountain-car": {0.2}, "mountain-car-200": {0.2}}
+    assert len(reported) == 6 * 5, "the best setting is the one for all on two domains, and run once"
+    assert {row["seed"] for row in rows if row["stage"] == SELECTION} == {FIRST_SELECTION_SEED, 10_001}
+
+
+def test_parts_without_a_choice_do_not_wait():
+    first = one_setting._plan(SMALL, [])
+    assert {(run.names["stage"], run.names["contender"]) for run in first if run.names["stage"] == REPORTED} == {
+        (REPORTED, "dqn, rl_zoo3's values")
+    }
+    assert len(plan(SMALL.one_for_all(), [])) == 2 * 2 * 3 * 2, "two contenders choose from two settings"
+
+
+# --- verdicts ---
+
+SCALES = {"A": Scale(0.0, 100.0), "B": Scale(-10.0, 10.0)}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "outcome"), [(0.0, 0.0, HOLDS), (-4.0, 0.0, HOLDS), (-5.0, 0.0, OPEN), (0.0, -2.0, FAILS)]
+)
+def test_level_with_the_best_baseline(a, b, outcome):
+    """The tolerance is 5 on A and 0.5 on B; x is far above one of the baselines everywhere."""
+    finals = {
+        "A": {"x": runs(a, 0.5), "y": runs(0.0, 0.5, seed=1), "z": runs(-50.0)},
+        "B": {"x": runs(b, 0.1), "y": runs(-9.0, 0.1), "z": runs(0.0, 0.1, seed=1)},
+    }
+    verdicts = yardstick.level_with_baselines("x", ["y", "z"], finals, SCALES)
+    assert [verdict.claim for verdict in verdicts] == [
+        "x is level with the best baseline on every environment",
+        "A: x is level with the best baseline",
+        "B: x is level with the best baseline",
+    ]
+    assert verdicts[0].outcome is outcome
+
+
+def test_lost_runs_are_not_level():
+    lost = np.where(np.arange(30) < 4, np.nan, runs(0.0))
+    finals = {"A": {"x": lost, "y": runs(-90.0)}}
+    assert yardstick.level_with_baselines("x", ["y"], finals, SCALES)[0].outcome is OPEN
+
+
+def test_level_with_rl_zoo3_where_it_has_an_entry():
+    finals = {"A": {"x": runs(0.0), "dqn, zoo": runs(1.0)}, "B": {"x": runs(-10.0)}}
+    (verdict,) = yardstick.level_with_zoo("x", ["dqn, zoo", "qrdqn, zoo"], finals, SCALES)
+    assert (verdict.claim, verdict.outcome) == ("x is level with DQN, zoo wherever rl_zoo3 has an entry", HOLDS)
+    finals["A"]["dqn, zoo"] = runs(9.0)
+    assert yardstick.level_with_zoo("x", ["dqn, zoo"], finals, SCALES)[0].outcome is FAILS
+
+
+@pytest.mark.parametrize(("mean", "outcome"), [(3.0, HOLDS), (-3.0, FAILS), (0.0, OPEN)])
+def test_above_every_baseline_on_average(mean, outcome):
+    finals = {
+        name: {"x": runs(mean, seed=i), "y": runs(0.0, seed=10 + i), "z": runs(-0.1, seed=20 + i), "other": runs(99.0)}
+        for i, name in enumerate("AB")
+    }
+    found = yardstick.averages(finals, ["x", "y", "z"])
+    assert found.estimates.keys() == {"x", "y", "z"}
+    verdicts = yardstick.above_on_average("x", ["y", "z"], found, "everywhere")
+    assert verdicts[0].claim == "x is above every baseline on average, everywhere"
+    assert {verdict.outcome for verdict in verdicts} == {outcome}
+    assert verdicts[1].test == "stratified bootstrap, Holm over 2"
+
+
+def test_a_run_without_a_return_counts_as_the_lowest():
+    finals = {"A": {"x": np.array([5.0, np.nan]), "y": np.array([1.0, 2.0])}}
+    # NaN becomes 1, the lowest: the pool is 1, 1, 2, 5.
+    assert yardstick.averages(finals, ["x", "y"]).estimates["x"] == pytest.approx((7 / 8 + 1 / 4) / 2)
+
+
+# --- tables ---
+
+
+def test_failed_seeds_by_hand():
+    finals = {
+        "A": {"dqn": np.array([9.0, 10.0, np.nan, 50.0]), "qlc": np.full(4, np.nan)},
+        "B": {"dqn": np.array([-9.5, -8.9, 0.0, -1.0]), "qlc": np.zeros(4)},
+    }
+    settings = {(name, label): "s" for name in finals for label in ("dqn", "qlc")}
+    rows = yardstick.returns_by_environment("t", "c", finals, settings, SCALES).rows
+    # Below 10 of 0 … 100, and below −9 of −10 … 0.
+    assert [(row["domain"], row["algorithm"], row["failed"], row["seeds"]) for row in rows] == [
+        ("A", "DQN", 2, 4),
+        ("A", "QLC", 4, 4),
+        ("B", "DQN", 1, 4),
+        ("B", "QLC", 0, 4),
+    ]
+    assert rows[0]["mean"].estimate == pytest.approx((9 + 10 + 9 + 50) / 4)
+    assert (rows[1]["mean"], rows[2]["worst decile"]) == (None, -9.5)
+
+
+def test_improvement_has_a_column_per_baseline():
+    finals = {"A": {"x": runs(1.0), "y": runs(0.0, seed=1), "z": runs(9.0)}, "B": {"x": runs(0.0), "y": runs(0.0)}}
+    first, second = yardstick.improvements(["x"], ["y", "z"], finals).rows
+    expected = probability_of_improvement(finals["A"]["x"], finals["A"]["y"], rng=np.random.default_rng(0))
+    assert (first["over y"], first["over z"].estimate) == (expected, 0.0)
+    assert (second["over y"].estimate, second["over z"]) == (0.5, None)
+
+
+def test_settings_in_words():
+    setting = {"learning_rate": one_setting.falling(-9), "target_update_interval": None}
+    assert setting_text(setting) == "learning_rate=2^-9 → 2^-13, target_update_interval=none"
+
+
+def test_the_analysis_reads_all_parts():
+    jitter = np.random.default_rng(0).normal(size=6)
+
+    def final(run):
+        scale = SCALE_OF[run.names["domain"]]
+        good = {"qlc": 0.8, "dqn": 0.5}.get(run.names["contender"], 0.6)
+        noise = 0.01 * jitter[run.names["seed"] % 6]
+        return {"final": scale.poor + scale.width * (good + noise), "auc": 0.0, "diverged_at": None}
+
+    analysis = EXPERIMENT.analyse(SMALL, made_rows(one_setting._plan, SMALL, final))
+    found = outcomes(analysis.verdicts)
+    assert set(found.values()) == {HOLDS}
+    assert "QLC is above every baseline on average, held-out environments" in found
+    assert "QLC is level with DQN, rl_zoo3's values wherever rl_zoo3 has an entry" in found
+    tables = {table.name: table.rows for table in analysis.tables}
+    # Three contenders on four environments, and rl_zoo3's values on three of them.
+    assert len(tables["returns"]) == 3 * 4 + 3
+    assert len(tables["best-per-environment"]) == 3 * 3
+    assert tables["averages"][0]["algorithm"] == "QLC"
+    assert tables["averages"][0]["all environments"].estimate == pytest.approx(5 / 6), "above two of three"
+    assert [plot.name for plot in analysis.plots] == ["distributions", "averages-plot"]
+    assert LAPTOP.note in analysis.notes
+
+
+def test_more_candidates_are_judged_as_they_are_named(monkeypatch):
+    monkeypatch.setattr(one_setting, "CANDIDATES", (*CANDIDATES, Contender("qrc", "qrc", {})))
+    more = replace(SMALL, contenders=one_setting.contenders((0.1,), (0.1,), (64,), ("qrc", "dqn")))
+    assert (more.candidates, more.baselines) == (["qrc"], ["dqn"])
