@@ -13,11 +13,19 @@ import numpy as np
 FLOAT = "$float"
 #: A class or function is stored by its name, ``{"__import__": "module:name"}``.
 IMPORT = "__import__"
+#: What a function or class makes is stored as a list of its name and arguments; a learning rate that falls to a tenth:
+#: ``{"__call__": [{"__import__": "stable_baselines3.common.utils:LinearSchedule"}, 1e-3, 1e-4, 1.0]}``.
+CALL = "__call__"
+
+
+def _called(parts: list[Any]) -> Any:
+    return parts[0](*parts[1:])
+
 
 NUMBERS: Mapping[str, Callable[[Any], Any]] = {FLOAT: float}
 """The tags of plain data"""
-OBJECTS: Mapping[str, Callable[[Any], Any]] = {**NUMBERS, IMPORT: resolve_name}
-"""Those and the tag of what can be imported"""
+OBJECTS: Mapping[str, Callable[[Any], Any]] = {**NUMBERS, IMPORT: resolve_name, CALL: _called}
+"""Those and the tags of what can be imported, and of what it makes"""
 
 Tagged = Callable[[Any], Any]
 

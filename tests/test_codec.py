@@ -46,6 +46,13 @@ def test_names_of_classes():
     assert from_json({"__import__": "a:b"}) == {"__import__": "a:b"}, "plain data leaves names alone"
 
 
+def test_what_a_function_makes():
+    schedule = {"__call__": [{"__import__": "stable_baselines3.common.utils:LinearSchedule"}, 1e-3, 1e-4, 1.0]}
+    found = from_json({"learning_rate": schedule}, OBJECTS)["learning_rate"]
+    assert [found(progress) for progress in (1.0, 0.5, 0.0)] == pytest.approx([1e-3, 5.5e-4, 1e-4])
+    assert from_json(schedule) == schedule, "plain data leaves calls alone"
+
+
 ARGUMENTS = {
     "train_freq": (4, "step"),
     "max_grad_norm": math.inf,
