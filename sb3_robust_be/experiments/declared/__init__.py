@@ -23,6 +23,7 @@ _HOMES = {
     "minatar-population": "minatar_population",
     "cliff-maps": "cliff_maps",
     "robustness": "robustness",
+    "drop-in": "drop_in",
 }
 
 
