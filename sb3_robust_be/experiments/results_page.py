@@ -54,6 +54,7 @@ COLUMNS: Mapping[str, str] = {
     "unfinished": "whether `final` counts the episode in which the run stopped, with its return so far",
     "auc": "the same over all steps: the area under the learning curve",
     "curve": "the learning curve, at equal distances over the run",
+    "evaluations": "greedy returns before the first step and at equal distances over the run, each a mean of episodes",
     "failed": "the error of a run that has no result",
     "part": "`minimum` or `surface`: an exact minimiser, or an objective over the weight",
     "theta": "the weights: of the minimum, or at which `values` are given",

@@ -8,6 +8,7 @@ from typing import Any
 
 from sb3_robust_be import runner
 from sb3_robust_be.experiments.cliff_world.learned_tables import TRAIN
+from sb3_robust_be.experiments.control.evaluated_runs import EVALUATED
 from sb3_robust_be.experiments.control.training import POPULATION, SINGLE
 from sb3_robust_be.experiments.linear.exact_runs import SOLVE, SURFACES
 from sb3_robust_be.experiments.linear.sweep_runs import SWEEP
@@ -17,6 +18,7 @@ _HERE = __name__.rpartition(".")[0]
 RUN_FUNCTIONS: dict[str, str] = {
     POPULATION: f"{_HERE}.control.training:train_population",
     SINGLE: f"{_HERE}.control.training:train_single",
+    EVALUATED: f"{_HERE}.control.evaluated_runs:train_evaluated",
     TRAIN: f"{_HERE}.cliff_world.learned_tables:train",
     SOLVE: f"{_HERE}.linear.exact_runs:solve_objectives",
     SURFACES: f"{_HERE}.linear.exact_runs:evaluate_surfaces",
@@ -24,7 +26,7 @@ RUN_FUNCTIONS: dict[str, str] = {
 }
 """``"module:function"`` by name; a user's own experiment gives its functions as ``"module:function"``"""
 
-STACKED = (POPULATION, TRAIN)
+STACKED = (POPULATION, EVALUATED, TRAIN)
 """Those that execute many runs as one population"""
 
 #: Modules that a worker process has from the start. Those that are missing are passed over.

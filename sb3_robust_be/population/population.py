@@ -15,7 +15,7 @@ from stable_baselines3.common import callbacks
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.utils import get_device
 
-from sb3_robust_be.envs.lockstep import make_lockstep
+from sb3_robust_be.envs.lockstep import episode_seed, make_lockstep
 from sb3_robust_be.evaluation.returns import binned_curve, with_unfinished
 from sb3_robust_be.messages import warn
 from sb3_robust_be.population import members as m
@@ -23,6 +23,7 @@ from sb3_robust_be.population import storage
 from sb3_robust_be.population.encoding import Encoding
 from sb3_robust_be.population.episode_log import Episodes, Unfinished
 from sb3_robust_be.population.export import single_agent
+from sb3_robust_be.population.greedy import greedy_returns
 from sb3_robust_be.population.members import Member
 from sb3_robust_be.population.trainer import DIVERGED, Trainer
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
@@ -225,6 +226,32 @@ class Population:
             for own, length, value in zip(self.returns, going_on.lengths, going_on.returns, strict=True)
         ]
         return np.stack([binned_curve(own.lengths, own.returns, steps, n_points) for own in counted])
+
+    def evaluate(self, n_episodes: int = 10, seed: int = 0) -> np.ndarray:
+        """Returns of whole episodes in which every member acts greedily, as SB3's ``evaluate_policy`` measures them.
+
+        They are played in environments of their own, and training goes on afterwards bit for bit as if there had been
+        none. Episode ``k`` of a member starts with ``reset(seed=episode_seed(episode_seed(s, seed), k))``, where ``s``
+        is its own seed and ``episode_seed`` that of :mod:`sb3_robust_be.envs.lockstep`: settings with the same seed
+        meet the same episodes, and these are not those of training.
+
+        :param n_episodes: Of each member. The environment must end them all by itself, as a time limit does.
+        :param seed: Of the episodes, an integer from 0 on; with another one, they are others.
+        :return: Shape (members, n_episodes), in the order of :attr:`members`. NaN for a member that has failed, and
+            from the first episode on that values which are not finite, or the environment, do not let a member end;
+            the latter with a warning.
+        :raises TypeError: If ``n_episodes`` is no integer.
+        :raises ValueError: If it is less than 1, or ``seed`` no integer from 0 on.
+        """
+        check_count("n_episodes", n_episodes, "Pass the episodes of each member.")
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ValueError(f"seed must be an integer from 0 on and is {seed!r}. Pass one, as in evaluate(seed=1).")
+        seeds = [episode_seed(member.seed, seed) for member in self.members]
+        env = make_lockstep(self.env_name, seeds, **self.env_kwargs)
+        try:
+            return greedy_returns(self._trainer, env, n_episodes)
+        finally:
+            env.close()
 
     def learn(
         self,

@@ -162,13 +162,21 @@ class Trainer:
         if self.num_timesteps > self.learning_starts and self.collected % self._train_freq == 0:
             self._train(uniforms[:, Exploration.WIDTH :], progress)
 
-    def _values(self) -> np.ndarray:
-        """Action values at the current observations, shape (members, actions); marks members that have diverged."""
+    def action_values(self, observations: Any) -> np.ndarray:
+        """Compute every member's action values.
+
+        :param observations: Of :meth:`prepare`, one per member.
+        :return: ``q(s,·)``, shape (members, actions).
+        """
         values = np.empty((len(self.failed_at), int(self.env.action_space.n)))
         for rows, learner in zip(self.groups, self.learners, strict=True):
-            whole = len(self.groups) == 1
-            own = self.observations if whole else tree_map(operator.itemgetter(rows), self.observations)
+            own = observations if len(self.groups) == 1 else tree_map(operator.itemgetter(rows), observations)
             values[rows] = learner.values(own).cpu().numpy()
+        return values
+
+    def _values(self) -> np.ndarray:
+        """Action values at the current observations, shape (members, actions); marks members that have diverged."""
+        values = self.action_values(self.observations)
         finite = np.isfinite(values).all(axis=1)
         if not finite.all():
             self._mark_diverged(np.asarray(~finite))

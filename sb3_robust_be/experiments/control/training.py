@@ -91,7 +91,7 @@ def train_members(
 
     :param specs: As of :func:`train_population`.
     :param report_progress: Takes the finished fraction.
-    :param look: Called with the population after every step.
+    :param look: Called with the population before the first step and after every one.
     :return: A trained population, one member per spec; its environments are closed.
     """
     steps = specs[0]["steps"]
@@ -103,6 +103,8 @@ def train_members(
 
     population = _population(specs)
     try:
+        if look is not None:
+            look(population)
         return population.learn(steps, callback=after_step)
     finally:
         population.env.close()
@@ -114,10 +116,8 @@ def _population(specs: Sequence[Spec]) -> Population:
     first = specs[0]
     import_packages(first)
     shared = {k: v for k, v in first["arguments"].items() if all(s["arguments"].get(k, _ABSENT) == v for s in specs)}
-    members = [
-        Member(spec["seed"], _constructed({k: v for k, v in spec["arguments"].items() if k not in shared}))
-        for spec in specs
-    ]
+    own = [{k: v for k, v in spec["arguments"].items() if k not in shared} for spec in specs]
+    members = [Member(spec["seed"], _constructed(settings)) for spec, settings in zip(specs, own, strict=True)]
     return Population(
         first["algorithm"],
         first["policy"],

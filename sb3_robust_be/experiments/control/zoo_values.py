@@ -13,7 +13,7 @@ from sb3_robust_be.experiments.control.training import LINEAR
 _SB3_DQN = {"exploration_initial_eps": 1.0, "max_grad_norm": 10.0}
 _SB3_QRDQN = {"exploration_initial_eps": 1.0, "max_grad_norm": None}
 
-_CART_POLE = {
+CART_POLE = {
     "learning_rate": 2.3e-3,
     "batch_size": 64,
     "buffer_size": 100_000,
@@ -26,7 +26,7 @@ _CART_POLE = {
     "exploration_final_eps": 0.04,
     "policy_kwargs": {"net_arch": [256, 256]},
 }
-_MOUNTAIN_CAR = {
+MOUNTAIN_CAR = {
     "learning_rate": 4e-3,
     "batch_size": 128,
     "buffer_size": 10_000,
@@ -39,7 +39,7 @@ _MOUNTAIN_CAR = {
     "exploration_final_eps": 0.07,
     "policy_kwargs": {"net_arch": [256, 256]},
 }
-_ACROBOT = {
+ACROBOT = {
     "learning_rate": 6.3e-4,
     "batch_size": 128,
     "buffer_size": 50_000,
@@ -75,19 +75,19 @@ ZOO_VALUES: dict[str, dict[str, dict[str, Any]]] = {
     "dqn": {
         key: {**_SB3_DQN, **values}
         for key, values in {
-            "acrobot": _ACROBOT,
-            "cart-pole": _CART_POLE,
-            "lunar-lander": _ACROBOT,
-            "mountain-car-200": _MOUNTAIN_CAR,
+            "acrobot": ACROBOT,
+            "cart-pole": CART_POLE,
+            "lunar-lander": ACROBOT,
+            "mountain-car-200": MOUNTAIN_CAR,
         }.items()
     },
     "qrdqn": {
         key: {**_SB3_QRDQN, **values}
         for key, values in {
-            "acrobot": _quantiles(_ACROBOT, 25),
-            "cart-pole": _quantiles(_CART_POLE, 10),
+            "acrobot": _quantiles(ACROBOT, 25),
+            "cart-pole": _quantiles(CART_POLE, 10),
             "lunar-lander": _LUNAR_LANDER_QRDQN,
-            "mountain-car-200": _quantiles(_MOUNTAIN_CAR, 25),
+            "mountain-car-200": _quantiles(MOUNTAIN_CAR, 25),
         }.items()
     },
 }

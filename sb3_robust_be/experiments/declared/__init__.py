@@ -25,6 +25,7 @@ _HOMES = {
     "robustness": "robustness",
     "ingredients": "ingredients",
     "one-setting": "one_setting",
+    "drop-in": "drop_in",
 }
 
 
