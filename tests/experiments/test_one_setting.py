@@ -10,6 +10,7 @@ import pytest
 import yaml
 from made_rows import made_rows
 
+from sb3_robust_be import report
 from sb3_robust_be.evaluation import Outcome, probability_of_improvement
 from sb3_robust_be.experiments.control import yardstick
 from sb3_robust_be.experiments.control.control_analysis import setting_text
@@ -25,12 +26,14 @@ from sb3_robust_be.runner.specs import dumps
 
 HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
 LAPTOP, PAPER = PRESETS["laptop"], PRESETS["paper"]
+CANDIDATE = "qlc, one-sided, layer norm"
 SMALL = replace(
     LAPTOP,
     chosen_on=("acrobot", "cart-pole", "mountain-car"),
     held_out=("mountain-car-200",),
-    contenders=one_setting.contenders((0.1, 0.2), (0.1,), (64,), ("qlc", "dqn", "dqn, squared loss, target")),
+    contenders=one_setting.contenders((0.1, 0.2), (0.1,), (64,), (CANDIDATE, "dqn", "dqn, squared loss, target")),
     seeds=6,
+    zoo=("dqn",),
     selection_seeds=2,
     seeds_of={},
 )
@@ -104,7 +107,8 @@ def test_laptops_size():
         "lunar-lander": (100_000, 10),
     }
     assert {len(part.selecting_seeds(key)) for key in LAPTOP.chosen_on} == {5}
-    assert {len(part.selecting_seeds(key)) for key in HELD_OUT} == {0}
+    assert {len(part.selecting_seeds(key)) for key in LAPTOP.held_out} == {0}
+    assert set(LAPTOP.held_out) < set(HELD_OUT) == set(PAPER.held_out)
     assert SCALE_OF.keys() == {*PAPER.chosen_on, *PAPER.held_out} >= sizes.keys()
 
 
@@ -172,7 +176,7 @@ def rule(run):
 
 def test_one_setting_is_chosen_by_ranks_and_taken_by_the_held_out():
     rows = made_rows(one_setting._plan, SMALL, rule)
-    reported = [row for row in rows if row["stage"] == REPORTED and row["contender"] == "qlc"]
+    reported = [row for row in rows if row["stage"] == REPORTED and row["contender"] == CANDIDATE]
     rates = {
         key: {row["setting"]["learning_rate"] for row in reported if row["domain"] == key}
         for key in (*SMALL.chosen_on, *SMALL.held_out)
@@ -287,20 +291,20 @@ def test_the_analysis_reads_all_parts():
 
     def final(run):
         scale = SCALE_OF[run.names["domain"]]
-        good = {"qlc": 0.8, "dqn": 0.5}.get(run.names["contender"], 0.6)
+        good = {CANDIDATE: 0.8, "dqn": 0.5}.get(run.names["contender"], 0.6)
         noise = 0.01 * jitter[run.names["seed"] % 6]
         return {"final": scale.poor + scale.width * (good + noise), "auc": 0.0, "diverged_at": None}
 
     analysis = EXPERIMENT.analyse(SMALL, made_rows(one_setting._plan, SMALL, final))
-    found = outcomes(analysis.verdicts)
+    found, name = outcomes(analysis.verdicts), report.label(CANDIDATE)
     assert set(found.values()) == {HOLDS}
-    assert "QLC is above every baseline on average, held-out environments" in found
-    assert "QLC is level with DQN, rl_zoo3's values wherever rl_zoo3 has an entry" in found
+    assert f"{name} is above every baseline on average, held-out environments" in found
+    assert f"{name} is level with DQN, rl_zoo3's values wherever rl_zoo3 has an entry" in found
     tables = {table.name: table.rows for table in analysis.tables}
     # Three contenders on four environments, and rl_zoo3's values on three of them.
     assert len(tables["returns"]) == 3 * 4 + 3
     assert len(tables["best-per-environment"]) == 3 * 3
-    assert tables["averages"][0]["algorithm"] == "QLC"
+    assert tables["averages"][0]["algorithm"] == name
     assert tables["averages"][0]["all environments"].estimate == pytest.approx(5 / 6), "above two of three"
     assert [plot.name for plot in analysis.plots] == ["distributions", "averages-plot"]
     assert LAPTOP.note in analysis.notes

@@ -53,7 +53,7 @@ def test_the_gradient_of_images_is_the_single_agents(algorithm, place, interval)
     assert isinstance(getattr(single.q_net.features_extractor, "extractor", single.q_net.features_extractor), features)
     model = with_the_populations_loss(algorithm, policy, space, kwargs, interval)
     model.policy.load_state_dict(single.state_dict())
-    found = learner._functions.gradient(
+    found, _ = learner._functions.gradient(
         learner.rows,
         learner.target_rows,
         learner._constants,
