@@ -82,7 +82,7 @@ class QRCNetwork(QNetwork):
         :return: φ(s), shape (batch, width), through which gradients flow.
         """
         features = self.extract_features(obs, self.features_extractor)
-        for layer in cast(nn.Sequential, self.q_net)[:-1]:
+        for layer in list(self.q_net)[:-1]:
             features = layer(features)
         return features
 
