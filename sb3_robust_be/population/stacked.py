@@ -75,5 +75,5 @@ def check_stackable(policy: nn.Module) -> None:
         if isinstance(module, (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd)):
             raise ValueError(
                 f"policy_kwargs give the network the module {name} ({type(module).__name__}), and networks with batch "
-                "normalisation or dropout cannot be stacked. Use layer_norm=True, or train single agents."
+                "normalisation or dropout cannot be stacked. Use LayerNorm, or train single agents."
             )
