@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch as th
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.type_aliases import GymEnv, ReplayBufferSamples, Schedule
+from stable_baselines3.common.utils import LinearSchedule
 
 from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.dqn import HRegularizationScale, TwoHeadDQN
@@ -22,13 +23,16 @@ from sb3_robust_be.qrc.validation import (
 )
 from sb3_robust_be.updates import HTarget, Limit
 
+FALLING = LinearSchedule(2.0**-9, 2.0**-13, 1.0)
+"""The learning rate of :class:`QLC`: linear in the progress of the run, to a sixteenth of where it began"""
+
 
 class RobustQLearning(TwoHeadDQN):
     """
     Q-learning on a robust Bellman error (paper, section 7); the subclasses differ in their defaults only.
 
-    The positional arguments are DQN's, in DQN's order and with DQN's defaults, but for ``target_update_interval`` and
-    ``max_grad_norm``, which are off.
+    The positional arguments are DQN's, in DQN's order and with DQN's defaults, but for ``learning_rate``, which is ten
+    times as large, and ``target_update_interval`` and ``max_grad_norm``, which are off.
 
     :param policy: The policy model to use (MlpPolicy, CnnPolicy, ...)
     :param env: The environment to learn from (if registered in Gym, can be str)
@@ -96,12 +100,14 @@ class RobustQLearning(TwoHeadDQN):
 
     gradient_correction: ClassVar[bool] = True
     """Whether the values follow the TD error (QRC) or the secondary estimate (GQ)."""
+    default_policy_kwargs: ClassVar[dict[str, Any]] = {}
+    """``policy_kwargs`` of a policy that is given by its name, where the caller's do not say otherwise."""
 
     def __init__(
         self,
         policy: str | type[QRCPolicy],
         env: GymEnv | str,
-        learning_rate: float | Schedule = 1e-4,
+        learning_rate: float | Schedule = 1e-3,
         buffer_size: int = 1_000_000,
         learning_starts: int = 100,
         batch_size: int = 32,
@@ -140,6 +146,8 @@ class RobustQLearning(TwoHeadDQN):
         td_error_threshold: float | None = None,
     ) -> None:
         check_numbers({"verbose": verbose})  # SB3 looks at it before anything else
+        if isinstance(policy, str):
+            policy_kwargs = {**self.default_policy_kwargs, **(policy_kwargs or {})}
         super().__init__(
             policy,
             env,
@@ -288,17 +296,31 @@ class QRCHuber(RobustQLearning):
 
 
 class QLC(RobustQLearning):
-    """Q-learning with Limited Corrections (ours): :class:`QRC` with ``z = clip(h, −|δ|, |δ|)`` in the correction.
+    """Q-learning with Limited Corrections (ours): :class:`QRC` with ``z = min(max(h, 0), max(δ, 0))`` in the correction.
 
     With ``w = z/δ`` the update is ``α δ (∇q − γ w ∇max q(s',·))``, between semi-gradient Q-learning (w = 0) and the
-    residual gradient (w = 1): Baird's residual algorithm (1995) with the weight learned per transition. There is no
-    threshold to tune, and rewards scaled by c give the same w. Arguments: :class:`RobustQLearning`.
+    residual gradient (w = 1): Baird's residual algorithm (1995) with the weight learned per transition, and only where
+    a value is to rise. There is no threshold to tune, and rewards scaled by c give the same w.
+
+    The hidden layers are normalised (``policy_kwargs=dict(layer_norm=False)`` switches that off), and the learning rate
+    falls in proportion to the steps. The QLC of 0.1 is ``QLC(policy, env, 1e-4, limit="magnitude",
+    policy_kwargs=dict(layer_norm=False))``. Arguments: :class:`RobustQLearning`.
     """
 
     algorithm_name: ClassVar[str] = "qlc"
+    default_policy_kwargs: ClassVar[dict[str, Any]] = {"layer_norm": True}
 
-    def __init__(self, *args: Any, projection: str = "huber", limit: Limit | None = "magnitude", **kwargs: Any) -> None:
-        super().__init__(*args, projection=projection, limit=limit, **kwargs)
+    def __init__(
+        self,
+        policy: str | type[QRCPolicy],
+        env: GymEnv | str,
+        learning_rate: float | Schedule = FALLING,
+        *args: Any,
+        projection: str = "huber",
+        limit: Limit | None = "one_sided",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(policy, env, learning_rate, *args, projection=projection, limit=limit, **kwargs)
 
 
 class GQ(RobustQLearning):

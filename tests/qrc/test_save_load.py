@@ -95,8 +95,9 @@ def test_defaults_survive_two_loads(algorithm, tmp_path):
     renamed = {"policy", "env", "device", "buffer_size", "train_freq", "stats_window_size", "_init_setup_model"}
     for name, parameter in constructor_arguments(algorithm).items():
         if name not in renamed:
-            expected = {} if name in ("replay_buffer_kwargs", "policy_kwargs") else parameter.default
-            assert getattr(loaded, name) == expected, name
+            own = {"replay_buffer_kwargs": {}, "policy_kwargs": getattr(algorithm, "default_policy_kwargs", {})}
+            # SB3's schedules, which come out of a file as new objects, show all that they consist of.
+            assert repr(getattr(loaded, name)) == repr(own.get(name, parameter.default)), name
 
 
 VARIANTS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from sb3_robust_be.experiments.control.preset import Contender
 from sb3_robust_be.experiments.experiment import Reading
@@ -14,6 +15,10 @@ FEW_RATES = tuple(2.0**k for k in (-11, -10, -9))
 
 # A target that is refreshed at every step is none.
 REFRESH = (None, 8, 32, 64, 256)
+
+
+QLC_01: dict[str, Any] = {"limit": "magnitude", "policy_kwargs": {"layer_norm": False}}
+"""The QLC of 0.1, as the experiments that were made with it ran it"""
 
 
 def dqn(
@@ -41,11 +46,11 @@ def plain(algorithm: str, rates: Sequence[float]) -> Contender:
 
 
 def qlc_variants(rates: Sequence[float]) -> tuple[Contender, ...]:
-    """Limited corrections (ours): both limits, and h regressing the clipped δ."""
+    """Limited corrections (ours) as they were in 0.1: both limits, and h regressing the clipped δ."""
     return (
-        Contender("qlc", "qlc", {"learning_rate": rates}),
-        Contender("qlc, same sign", "qlc", {"learning_rate": rates}, {"limit": "same_sign"}),
-        Contender("qlc, clipped h", "qlc", {"learning_rate": rates}, {"h_target": "clipped"}),
+        Contender("qlc", "qlc", {"learning_rate": rates}, QLC_01),
+        Contender("qlc, same sign", "qlc", {"learning_rate": rates}, {**QLC_01, "limit": "same_sign"}),
+        Contender("qlc, clipped h", "qlc", {"learning_rate": rates}, {**QLC_01, "h_target": "clipped"}),
     )
 
 

@@ -15,6 +15,7 @@ from sb3_robust_be.evaluation import (
     lowest_for_failed,
     scaled_returns,
 )
+from sb3_robust_be.experiments.control.contenders import plain, qlc_variants
 from sb3_robust_be.experiments.control.control_analysis import control_analysis
 from sb3_robust_be.experiments.control.domains import Domain
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, measure, plan, read
@@ -63,7 +64,8 @@ def _exploration(steps: int) -> dict[str, float]:
 def contenders(rates: tuple[float, ...], refresh: tuple[int | None, ...]) -> tuple[Contender, ...]:
     return (
         Contender("dqn", "dqn", {"learning_rate": rates, "target_update_interval": refresh}),
-        *(Contender(name, name, {"learning_rate": rates}) for name in ("qrc", "qrc_huber", "qlc")),
+        *(plain(name, rates) for name in ("qrc", "qrc_huber")),
+        qlc_variants(rates)[0],
     )
 
 

@@ -82,6 +82,8 @@ class ControlPreset:
     own_domains: Mapping[str, Domain] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of all contenders, in place of the domain's"""
+    first_seed: int = 0
+    """Of the reported ones: experiments that choose what others report have seeds of their own"""
     note: str = ""
     """In which ways this is less than the paper's, for the report"""
 
@@ -138,7 +140,7 @@ class ControlPreset:
 
     def reported_seeds(self, key: str) -> range:
         """Fresh seeds for a domain."""
-        return range(self.seeds_of.get(key, self.seeds))
+        return range(self.first_seed, self.first_seed + self.seeds_of.get(key, self.seeds))
 
 
 Runs = dict[str, dict[str, np.ndarray]]

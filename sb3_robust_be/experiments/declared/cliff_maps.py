@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,17 +13,19 @@ from sb3_robust_be.envs.cliff_world import MOVES, N_STATES
 from sb3_robust_be.evaluation import bootstrap_interval, fails_more, lowest_for_failed
 from sb3_robust_be.experiments.cliff_world.learned_tables import TRAIN, reaches_goal
 from sb3_robust_be.experiments.cliff_world.mechanism import UNCORRECTED, add_mechanism
+from sb3_robust_be.experiments.control.contenders import QLC_01
 from sb3_robust_be.experiments.control.control_analysis import unfinished_notes
 from sb3_robust_be.experiments.control.domains import DOMAINS, own_arguments, shared_arguments
+from sb3_robust_be.experiments.control.preset import merged
 from sb3_robust_be.experiments.control.training import control_spec
 from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Results, Run
 from sb3_robust_be.experiments.rows import Row, Rows, rounded
 
 DOMAIN = DOMAINS["cliff-world"]
-CONTENDERS: dict[str, tuple[str, dict[str, float]]] = {
+CONTENDERS: dict[str, tuple[str, dict[str, Any]]] = {
     "qrc": ("qrc", {}),
     "qrc_huber": ("qrc_huber", {}),
-    "qlc": ("qlc", {}),
+    "qlc": ("qlc", QLC_01),
     UNCORRECTED: ("qrc_huber", {"huber_threshold": 0.0}),
     "dqn": ("dqn", {}),
 }
@@ -59,7 +62,7 @@ def _plan(preset: CliffPreset, rows: Rows) -> list[Run]:
                 DOMAIN.env,
                 preset.steps,
                 seed,
-                {**shared_arguments(DOMAIN), **own_arguments(DOMAIN, algorithm), **further, **setting},
+                merged(shared_arguments(DOMAIN), own_arguments(DOMAIN, algorithm), further, setting),
                 env_kwargs={"observation": preset.observation},
                 compile=preset.compile,
                 function=TRAIN,

@@ -51,11 +51,7 @@ class DropIn(NamedTuple):
     """In place of the zoo's settings or besides them, as JSON; ``policy_kwargs`` are added to the zoo's"""
 
 
-_ONE_SIDED = {"limit": "one_sided", "policy_kwargs": {"layer_norm": True}}
-CANDIDATES: tuple[DropIn, ...] = (DropIn("qlc, one-sided, layer norm", "qlc", _ONE_SIDED),)
-"""More than the class changed: what may become a default"""
-
-CONTENDERS = (*(DropIn(name, name) for name in (BASELINE, "qrc", "qrc_huber", "qlc")), *CANDIDATES)
+CONTENDERS = tuple(DropIn(name, name) for name in (BASELINE, "qrc", "qrc_huber", "qlc"))
 
 
 @dataclass(frozen=True)
