@@ -144,6 +144,7 @@ ROBUST_LOSSES: dict[str, RobustLoss] = {
         ),
         RobustLoss(
             # Ours: the square of errors above 0 alone. As |h| ≤ τ in max 2hx − h² gives Huber's, h ≥ 0 gives this.
+            # In corrections alone: a saddlepoint on it has no reason to lower values that are too high.
             "one_sided",
             loss=lambda x, _: x.clip(min=0.0) ** 2,
             derivative=lambda x, _: 2.0 * x.clip(min=0.0),

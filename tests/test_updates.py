@@ -248,13 +248,19 @@ def test_correction_weight_and_td_error_threshold_by_hand():
 @pytest.mark.parametrize("limit", [None, *LIMITS])
 @pytest.mark.parametrize("projection", [name for name in ROBUST_LOSSES if name != "absolute"])
 def test_no_correction_where_the_expected_error_is_zero(projection, limit):
-    """The fixed points of every projection and limit are those of the squared loss: where E[δ|s,a] = 0, h = 0."""
+    """Gradient corrections of every projection and limit have the fixed points of the squared loss.
+
+    Where E[δ|s,a] = 0, h = 0 is where h rests, and nothing moves; a little beside it, some corrections act.
+    """
     td_error = np.array([3.0, -1.0, -1.0, -1.0])  # mean 0, as of one state and action
-    h = np.full(4, td_error.mean())
-    a, b, c = coefficients(td_error, h, np.full(4, 0.9), projection=projection, threshold=1.0, limit=limit)
-    assert a.mean() == 0.0
-    assert c.mean() == 0.0
+    options = {"projection": projection, "threshold": 1.0, "limit": limit}
+    a, b, c = coefficients(td_error, np.full(4, td_error.mean()), np.full(4, 0.9), **options)
+    assert (a.mean(), c.mean()) == (0.0, 0.0)
     assert not b.any()
+    a, b, c = coefficients(td_error, np.full(4, 0.5), np.full(4, 0.9), **options)
+    assert c.mean() == -0.5
+    assert b[0] < 0
+    assert not b[1:].any() == (limit in ("same_sign", "one_sided"))
 
 
 def test_h_target_clips_the_target_alone():

@@ -83,7 +83,7 @@ def _copy_networks(model: Any, learner: Learner, row: int) -> None:
         return
     if learner.feature_norm is not None:
         model._feature_norm.copy_(learner.feature_norm[row, 0])
-        model._feature_norm_updates = learner.n_updates
+        model._feature_norm_updates.fill_(learner.n_updates)
     moments = zip(*(learner.layout.split(x).items() for x in (learner.mean, learner.square)), strict=True)
     for (name, mean), (_, square) in moments:
         parameter = parameters[name]

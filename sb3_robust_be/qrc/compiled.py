@@ -48,15 +48,14 @@ class CompiledGradients:
 
     def __init__(self, model: SupportsBatchLoss) -> None:
         self._model = model
-        self._graphs: dict[Any, Callable[..., Any]] = {}
-        # The fields of LossTerms that the loss gives, found as it is traced.
-        self._fields: list[str] = []
+        # Each with the fields of LossTerms that the loss gives, found as it is traced.
+        self._graphs: dict[Any, tuple[Callable[..., Any], list[str]]] = {}
         self._built_for: Any = None
         self.works = True
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles of the model compile again: code has no copy.
-        return {"_model": self._model, "_graphs": {}, "_fields": [], "_built_for": None, "works": self.works}
+        return {"_model": self._model, "_graphs": {}, "_built_for": None, "works": self.works}
 
     def _find_tensors(self) -> None:
         # At the first update, by when the policy has the device and the precision that it keeps, and again when the
@@ -95,8 +94,9 @@ class CompiledGradients:
         choices = (*self._model.loss_choices(), *constants.values())
         key = (len(data.actions), len(inputs), self._loss.policy.training, *choices)
         with th.no_grad():
-            if (graph := self._graphs.get(key)) is None:
-                graph = self._graphs[key] = self._compile(inputs, list(numbers), constants, batch, layout)
+            if key not in self._graphs:
+                self._graphs[key] = self._compile(inputs, list(numbers), constants, batch, layout)
+            graph, fields = self._graphs[key]
             if not self.works:
                 return None
             outputs = graph(*inputs)
@@ -104,11 +104,13 @@ class CompiledGradients:
             parameter.grad = None
         for destination, gradient in zip(self._destinations, outputs, strict=False):
             destination.grad = gradient if destination.grad is None else destination.grad + gradient
-        return LossTerms(**dict(zip(self._fields, outputs[len(self._destinations) :], strict=True)))
+        return LossTerms(**dict(zip(fields, outputs[len(self._destinations) :], strict=True)))
 
     def _compile(
         self, inputs: list[th.Tensor], numbers: list[str], constants: dict[str, Any], batch: list[Any], layout: TreeSpec
-    ) -> Callable[..., Any]:
+    ) -> tuple[Callable[..., Any], list[str]]:
+        fields: list[str] = []
+
         def loss(parameters: list[th.Tensor], buffers: list[th.Tensor], values: list[th.Tensor], data: Any) -> Any:
             named = dict(zip([*self._buffers, *self._names], [*buffers, *parameters], strict=True))
             settings = constants | dict(zip(numbers, values, strict=True))
@@ -121,7 +123,7 @@ class CompiledGradients:
             )
             data = tree_unflatten([None if x is None else next(remaining) for x in batch], layout)
             found, terms = th.func.grad(loss, has_aux=True)(parameters, buffers, values, data)
-            self._fields = list(terms)
+            fields[:] = terms
             return (*found, *terms.values())
 
         before = [buffer.clone() for buffer in self._buffers.values()]
@@ -141,4 +143,4 @@ class CompiledGradients:
         # Tracing and trying out have moved the batch-norm statistics.
         for buffer, value in zip(self._buffers.values(), before, strict=True):
             buffer.copy_(value)
-        return graph
+        return graph, fields

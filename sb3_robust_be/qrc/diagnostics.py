@@ -88,7 +88,7 @@ class UpdateDiagnostics:
         }
         for name, value in entries.items():
             logger.record(f"train/{name}", float(value))
-        self._watch(clip_fraction, float(np.abs(q).max()))
+        self._watch(self._beyond_threshold(h, td_error), float(np.abs(q).max()))
 
     def _own_entries(self, terms: Sequence[LossTerms]) -> dict[str, Any]:
         """Entries of the log that only this algorithm has."""
@@ -97,6 +97,13 @@ class UpdateDiagnostics:
     def _clip_fraction(self, h: np.ndarray, td_error: np.ndarray) -> float:
         own = {name: self._settings[name] for name in ("projection", "threshold", "limit")}
         return float(np.mean(is_clipped(h, td_error, **own)))
+
+    def _beyond_threshold(self, h: np.ndarray, td_error: np.ndarray) -> float:
+        """The share of h that the threshold clips, whatever a limit does besides."""
+        threshold = self._settings.get("threshold")
+        if threshold is None:
+            return 0.0
+        return float(np.mean(is_clipped(h, td_error, self._settings["projection"], threshold)))
 
     def _norm(self) -> float:
         if self._grad_norm is None:

@@ -92,6 +92,8 @@ class TwoHeadDQN(DQN):
         "MultiInputPolicy": MultiInputPolicy,
     }
     diagnostics_class: ClassVar[type[UpdateDiagnostics]] = UpdateDiagnostics
+    default_policy_kwargs: ClassVar[dict[str, Any]] = {}
+    """``policy_kwargs`` of a policy that is given by its name, where the caller's do not say otherwise."""
     algorithm_name: ClassVar[str]
     """The name in files and commands."""
     algorithm: str
@@ -110,8 +112,6 @@ class TwoHeadDQN(DQN):
     _exploration_cap: float = 1.0
     # What `exploration_rate` was last taken from.
     _explored_by: Schedule | None = None
-    # Batches that the running mean of the features' squared norm has seen.
-    _feature_norm_updates: int = 0
     # Whose samples have been looked at.
     _known_buffer: ReplayBuffer | None = None
     # Whether `learn` is running, whose `dump_logs` records the diagnostics.
@@ -161,7 +161,12 @@ class TwoHeadDQN(DQN):
         self._diagnostics = self.diagnostics_class()
         self._compiled = CompiledGradients(self) if self.compile else None
         self._configure_optimizer()
+        self._forget_features()
+
+    def _forget_features(self) -> None:
+        """Begin the running mean of the features' squared norm anew, and the count of batches that it has seen."""
         self._feature_norm = th.zeros((), device=self.device)
+        self._feature_norm_updates = th.zeros((), dtype=th.long)
 
     def _check_arguments(self) -> None:
         check_numbers({**self.__dict__, "stats_window_size": self._stats_window_size})
@@ -408,9 +413,8 @@ class TwoHeadDQN(DQN):
         if terms.feature_norm is None:
             return
         self._feature_norm_updates += 1
-        self._feature_norm.lerp_(
-            terms.feature_norm.to(self._feature_norm), feature_norm_rate(self._feature_norm_updates)
-        )
+        rate = feature_norm_rate(int(self._feature_norm_updates))
+        self._feature_norm.lerp_(terms.feature_norm.to(self._feature_norm), rate)
         factor = self.h_regularization * self._feature_norm
         for parameter in self.q_net.h_net.parameters():
             if parameter.grad is not None:
@@ -555,6 +559,11 @@ class TwoHeadDQN(DQN):
                 f"with the class that saved it; to go on from its weights with {cls.__name__}, make a new model and "
                 "call its set_parameters(path)."
             )
+        if "policy_kwargs" in kwargs and kwargs["policy_kwargs"] != data["policy_kwargs"]:
+            # What the constructor was given, beside what it adds.
+            with_defaults = {**cls.default_policy_kwargs, **(kwargs["policy_kwargs"] or {})}
+            if with_defaults == data["policy_kwargs"]:
+                kwargs["policy_kwargs"] = with_defaults
         changes = changed_attributes(cls, path, data, kwargs)
         model = super().load(path, env, device, custom_objects, print_system_info, force_reset, **changes)
         if kwargs.get("tau", 1.0) != 1.0 and model.target_update_interval is None:
@@ -589,8 +598,9 @@ class TwoHeadDQN(DQN):
         if exact_match:
             check_normalisation(params, self.policy)
         super().set_parameters(params, exact_match, device)
-        # The optimiser's groups have been replaced by the saved ones.
+        # The optimiser's groups have been replaced by the saved ones, and the features are others.
         self._configure_optimizer()
+        self._forget_features()
 
     def save(
         self,
@@ -633,12 +643,14 @@ class TwoHeadDQN(DQN):
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         state_dicts, tensors = super()._get_torch_save_params()
-        # Only where it is in use, so that other files stay as they were.
-        return state_dicts, tensors if self.h_regularization_scale == "absolute" else [*tensors, "_feature_norm"]
+        # Only where they are in use, so that other files stay as they were.
+        own = [] if self.h_regularization_scale == "absolute" else ["_feature_norm", "_feature_norm_updates"]
+        return state_dicts, [*tensors, *own]
 
     def _excluded_save_params(self) -> list[str]:
         made = [
             "_feature_norm",
+            "_feature_norm_updates",
             "batch_norm_stats",
             "batch_norm_stats_target",
             "_diagnostics",

@@ -77,10 +77,12 @@ class RobustQLearning(TwoHeadDQN):
     :param h_target: ``"td_error"``: h regresses δ (the paper); ``"clipped"``: h regresses δ clipped to ±κ, to ±1 where
         ``huber_threshold`` is ``None``.
     :param h_regularization: β, the ℓ2 regularisation of the secondary head's weight and bias, inside the optimiser.
-    :param h_regularization_scale: ``"absolute"``: β as it is (the paper), which shrinks h to about half of δ where the
-        features have norm 1, and hardly at all where hidden units make it large; ``"features"``: β times a running mean
-        of ``‖φ(s)‖² + 1``, the squared norm of what the secondary head sees, its bias included, so that β = 1 means
-        about one half whatever the features' size. Ours; not with ``h_decoupled_weight_decay``.
+    :param h_regularization_scale: ``"absolute"``: β as it is (the paper), which shrinks h to half of δ for a state whose
+        features have norm 1, and hardly at all where hidden units make them large; ``"features"``: β times a running
+        mean n of ``‖φ(s)‖² + 1``, the squared norm of what the secondary head sees, its bias included. For one state
+        and action, β = 1 then leaves one half whatever the features' size; in general it leaves the share
+        ``pλ/(pλ + βn)`` of δ along a direction of the features with second moment λ, for an action of frequency p, which
+        is the less the more directions and actions there are. Ours; not with ``h_decoupled_weight_decay``.
     :param h_learning_rate_ratio: η, the secondary head's learning rate over ``learning_rate``.
     :param compile: Compile the update, which takes some seconds at the first one and needs a C++ compiler; without one
         a warning is given and nothing changes. Worth it for small networks and long runs.
@@ -100,8 +102,6 @@ class RobustQLearning(TwoHeadDQN):
 
     gradient_correction: ClassVar[bool] = True
     """Whether the values follow the TD error (QRC) or the secondary estimate (GQ)."""
-    default_policy_kwargs: ClassVar[dict[str, Any]] = {}
-    """``policy_kwargs`` of a policy that is given by its name, where the caller's do not say otherwise."""
 
     def __init__(
         self,
@@ -192,6 +192,11 @@ class RobustQLearning(TwoHeadDQN):
         if _init_setup_model:
             self._setup_model()
             self._warn_of_target_arguments()
+            if not self.gradient_correction and "one_sided" in (projection, limit):
+                warn(
+                    f"{type(self).__name__} follows z alone, and one-sided, z is never negative: values that are too "
+                    "high are not lowered. Use QRC or QLC, whose values follow the TD error."
+                )
 
     def _warn_of_target_arguments(self) -> None:
         if self.target_update_interval is not None:
@@ -296,7 +301,7 @@ class QRCHuber(RobustQLearning):
 
 
 class QLC(RobustQLearning):
-    """Q-learning with Limited Corrections (ours): :class:`QRC` with ``z = min(max(h, 0), max(δ, 0))`` in the correction.
+    """Q-learning with Limited Corrections (ours): :class:`QRC` with ``z = min(max(h, 0), max(δ, 0))``.
 
     With ``w = z/δ`` the update is ``α δ (∇q − γ w ∇max q(s',·))``, between semi-gradient Q-learning (w = 0) and the
     residual gradient (w = 1): Baird's residual algorithm (1995) with the weight learned per transition, and only where

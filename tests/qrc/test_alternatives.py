@@ -113,7 +113,7 @@ def test_a_switch_of_another_type(algorithm, value):
 @pytest.mark.parametrize("head_init", HEAD_INITS)
 @every_algorithm
 def test_where_the_heads_start(algorithm, head_init):
-    dqn, model = make(DQN, seed=3), make(algorithm, seed=3, policy_kwargs={"head_init": head_init})
+    dqn, model = make(DQN, seed=3), make(algorithm, seed=3, policy_kwargs={"head_init": head_init, "layer_norm": False})
     own, dqns = parameters(model), parameters(dqn)
     for kind in ("weight", "bias"):
         assert own[f"q_net.h_net.{kind}"].any() == (head_init == "torch")
@@ -160,7 +160,7 @@ def test_an_unknown_start():
 def test_dqns_file_starts_h_at_zero_whatever_the_start(algorithm, tmp_path):
     dqn = make(DQN).learn(20)
     dqn.save(tmp_path / "dqn")
-    model = make(algorithm, policy_kwargs={"head_init": "torch"})
+    model = make(algorithm, policy_kwargs={"head_init": "torch", "layer_norm": False})
     model.set_parameters(tmp_path / "dqn.zip")
     assert not parameters(model)["q_net.h_net.weight"].any()
 

@@ -283,12 +283,13 @@ def siblings():
 @pytest.mark.parametrize(("algorithm", "other"), list(siblings()))
 def test_files_of_siblings(algorithm, other, tmp_path):
     """Refused, because their arguments would make another algorithm of this one; the remedy takes the weights only."""
-    sibling = make(other).learn(20)
+    plain = {"policy_kwargs": {"layer_norm": False}}
+    sibling = make(other, **plain).learn(20)
     sibling.save(tmp_path / "sibling")
     text = words("sibling", other.algorithm_name, algorithm.__name__, algorithm.algorithm_name, "set_parameters(path)")
     with pytest.raises(ValueError, match=text):
         algorithm.load(tmp_path / "sibling", env=sibling.get_env())
-    model = make(algorithm, sibling.get_env())
+    model = make(algorithm, sibling.get_env(), **plain)
     before = [group["weight_decay"] for group in model.policy.optimizer.param_groups]
     model.set_parameters(str(tmp_path / "sibling"))
     assert_same(parameters(model), parameters(sibling))

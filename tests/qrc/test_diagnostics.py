@@ -266,4 +266,4 @@ def test_rollout_and_learning_rate_entries_survive():
     model.learn(60, log_interval=None)
     model.train(gradient_steps=1, batch_size=8)
     assert model.logger.name_to_value["rollout/exploration_rate"] == pytest.approx(model.exploration_rate)
-    assert model.logger.name_to_value["train/learning_rate"] == pytest.approx(1e-4)
+    assert model.logger.name_to_value["train/learning_rate"] == pytest.approx(1e-3)

@@ -202,7 +202,7 @@ def test_policy_kwargs(algorithm, tmp_path):
     kwargs = {
         **{"net_arch": [7, 6], "activation_fn": nn.Tanh, "features_extractor_class": Squares},
         **{"features_extractor_kwargs": {"scale": 2.0}, "optimizer_class": th.optim.RMSprop},
-        "optimizer_kwargs": {"alpha": 0.9},
+        **{"optimizer_kwargs": {"alpha": 0.9}, "layer_norm": False},
     }
     model = make(algorithm, policy_kwargs=kwargs)
     before = parameters(model)

@@ -199,8 +199,9 @@ def test_all_else_starts_as_it_does_without(place):
 @every_algorithm
 def test_off_is_what_it_was(algorithm, place):
     """The parts and weights of SB3's own network; with the argument left out or not, bit for bit."""
-    left_out, off = (normalised(algorithm, place, flag, steps=16) for flag in (None, False))
-    assert_same_parameters(left_out, off)
+    left_out = normalised(algorithm, place, None, steps=16)
+    given = normalised(algorithm, place, "layer_norm" in algorithm.default_policy_kwargs, steps=16)
+    assert_same_parameters(left_out, given)
     dqn = normalised(DQN, place, None)
     fresh = normalised(algorithm, place, False)
     own = [(n, type(m)) for n, m in fresh.q_net.named_modules() if n not in ("", "h_net")]
@@ -489,7 +490,7 @@ def test_parameters_of_another_normalisation_are_refused(source, place, tmp_path
 
 @pytest.mark.parametrize("source", [DQN, QLC])
 def test_a_file_without_is_not_loaded_with(source, tmp_path):
-    model = make(source)
+    model = make(source, policy_kwargs={} if source is DQN else {"layer_norm": False})
     model.save(tmp_path / "model")
     kwargs = {"net_arch": [16], "layer_norm": True}
     message = r"layer_norm=True, and .*model was saved with layer_norm=False: .* Leave policy_kwargs out of load\(\)"
@@ -502,6 +503,6 @@ def test_a_file_without_is_not_loaded_with(source, tmp_path):
 def test_a_file_with_is_not_loaded_without(tmp_path):
     make(QLC, policy_kwargs={"layer_norm": True}).save(tmp_path / "model")
     with pytest.raises(ValueError, match=r"layer_norm=False, and .*model was saved with layer_norm=True"):
-        QLC.load(tmp_path / "model", policy_kwargs={"net_arch": [16]})
+        QLC.load(tmp_path / "model", policy_kwargs={"net_arch": [16], "layer_norm": False})
     kwargs = {"net_arch": [16], "layer_norm": True}
     assert QLC.load(tmp_path / "model", policy_kwargs=kwargs).policy.layer_norm

@@ -52,7 +52,7 @@ def test_load_with_other_policy_kwargs(algorithm, tmp_path):
         reloaded(model, tmp_path / "model", policy_kwargs={"net_arch": [8]})
     reloaded(model, tmp_path / "model", policy_kwargs={"net_arch": [16]}).learn(20)
     model = algorithm("MlpPolicy", "CartPole-v1", buffer_size=100, device="cpu")
-    assert reloaded(model, tmp_path / "model", policy_kwargs=None).policy_kwargs == {}
+    assert reloaded(model, tmp_path / "model", policy_kwargs=None).policy_kwargs == algorithm.default_policy_kwargs
 
 
 @pytest.mark.parametrize(

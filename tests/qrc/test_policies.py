@@ -32,7 +32,8 @@ def policy_for(policy_class, space, **kwargs):
 @every_algorithm
 def test_starts_from_dqns_weights(algorithm, policy):
     env = SpaceEnv(PLACES[policy], n_actions=3)
-    dqn, ours = (make(cls, env, policy, seed=3, buffer_size=20) for cls in (DQN, algorithm))
+    dqn = make(DQN, env, policy, seed=3, buffer_size=20)
+    ours = make(algorithm, env, policy, seed=3, buffer_size=20, policy_kwargs={"layer_norm": False})
     names = {name for name in dqn.policy.state_dict() if not name.startswith("q_net_target.")}
     h_names = {"q_net.h_net.weight", "q_net.h_net.bias"}
     assert ours.policy.state_dict().keys() == names | h_names

@@ -78,8 +78,9 @@ def test_arguments_are_dqns_in_dqns_order(algorithm):
 def test_what_the_algorithms_differ_in(algorithm, own):
     defaults = {name: p.default for name, p in inspect.signature(RobustQLearning).parameters.items()}
     assert {n: p.default for n, p in constructor_arguments(algorithm).items()} == {**defaults, **own}
-    model = make(algorithm)
+    model = algorithm("MlpPolicy", "CartPole-v1", buffer_size=20)
     assert {name: getattr(model, name) for name in own} == own
+    assert model.policy.layer_norm == (algorithm is sb3_robust_be.QLC)
     given = {"projection": "absolute", "huber_threshold": None, "limit": "same_sign", "h_regularization": 0.25}
     model = make(algorithm, **given)
     assert {name: getattr(model, name) for name in given} == given

@@ -83,7 +83,7 @@ def test_arguments_survive_two_loads(algorithm, tmp_path):
     loaded = reloaded(reloaded(model, tmp_path / "once"), tmp_path / "twice")
     assert {name: getattr(loaded, name) for name in own} == own
     assert loaded.train_freq == (2, TrainFrequencyUnit.STEP)
-    assert loaded.policy_kwargs == {"net_arch": [16]}
+    assert loaded.policy_kwargs == {**algorithm.default_policy_kwargs, "net_arch": [16]}
     assert loaded.replay_buffer.buffer_size == 321 // 4
 
 
@@ -95,7 +95,7 @@ def test_defaults_survive_two_loads(algorithm, tmp_path):
     renamed = {"policy", "env", "device", "buffer_size", "train_freq", "stats_window_size", "_init_setup_model"}
     for name, parameter in constructor_arguments(algorithm).items():
         if name not in renamed:
-            own = {"replay_buffer_kwargs": {}, "policy_kwargs": getattr(algorithm, "default_policy_kwargs", {})}
+            own = {"replay_buffer_kwargs": {}, "policy_kwargs": algorithm.default_policy_kwargs}
             # SB3's schedules, which come out of a file as new objects, show all that they consist of.
             assert repr(getattr(loaded, name)) == repr(own.get(name, parameter.default)), name
 
@@ -232,7 +232,8 @@ def test_save_with_exclude_and_custom_objects(algorithm, tmp_path):
     model = make(algorithm)
     model.save(tmp_path / "model", exclude=["learning_rate"], include=["_n_calls"])
     assert "learning_rate" not in saved_data(tmp_path / "model")
-    assert algorithm.load(tmp_path / "model").learning_rate == 1e-4
+    default = constructor_arguments(algorithm)["learning_rate"].default
+    assert algorithm.load(tmp_path / "model").learning_rate == default
     model.save(tmp_path / "model")
     assert algorithm.load(tmp_path / "model", custom_objects={"learning_rate": 0.5}).learning_rate == 0.5
 

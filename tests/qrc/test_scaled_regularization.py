@@ -104,7 +104,40 @@ def test_a_file_without_it_can_be_given_it_and_the_other_way_round(tmp_path):
         model = QRC.load(tmp_path / before, env=gym.make("CartPole-v1"), h_regularization_scale=after)
         assert model.policy.optimizer.param_groups[1]["weight_decay"] == (1.0 if after == "absolute" else 0.0)
         model.learn(30)
-        assert bool(model._feature_norm > 1) == ("features" in (before, after))
+    # What the mean was before it went out of use is neither kept nor counted.
+    model.save(tmp_path / "again")
+    model = QRC.load(tmp_path / "again", env=gym.make("CartPole-v1"), **SCALED)
+    assert (float(model._feature_norm), int(model._feature_norm_updates)) == (0.0, 0)
+    model.learn(12)
+    assert model._feature_norm > 1
+
+
+def test_parameters_of_another_model_have_other_features():
+    model = make(QRC, **SCALED).learn(30)
+    assert int(model._feature_norm_updates) == 20
+    model.set_parameters(make(QRC, **SCALED).get_parameters())
+    assert (float(model._feature_norm), int(model._feature_norm_updates)) == (0.0, 0)
+
+
+def test_what_is_left_of_h_in_a_network_is_the_share_of_each_direction():
+    """Of whatever features: ``Σ_i pλ_i/(pλ_i + βn)`` along the eigenvectors of their second moment."""
+    model = make_model(QRC, h_regularization=0.5, correction_weight=0.0, **SCALED)
+    batch = make_batch(64)
+    batch = batch._replace(actions=th.zeros_like(batch.actions))
+    model.policy.optimizer.param_groups[0]["lr"] = 0.0
+    h_group = model.policy.optimizer.param_groups[1]
+    for i in range(8000):
+        h_group["lr"] = 3e-3 * 0.999**i
+        terms = model._compute_gradients(batch, model.update_settings())
+        model._regularize(terms)
+        model.policy.optimizer.step()
+    with th.no_grad():
+        seen = model.q_net.hidden_features(batch.observations)
+    seen = th.cat([seen, th.ones(len(seen), 1)], dim=1)
+    moment, n = seen.T @ seen / len(seen), seen.square().sum(dim=1).mean()
+    weights = th.linalg.solve(moment + 0.5 * n * th.eye(len(moment)), seen.T @ terms.td_error / len(seen))
+    th.testing.assert_close(terms.h, seen @ weights, rtol=0.01, atol=0.01)
+    assert 0 < float((terms.h * terms.td_error).sum() / (terms.td_error**2).sum()) < 0.5
 
 
 def test_it_needs_no_optimizer_with_weight_decay():
@@ -118,6 +151,12 @@ def test_it_needs_no_optimizer_with_weight_decay():
                     p.data.add_(p.grad, alpha=-group["lr"])
 
     make(QRC, policy_kwargs={"optimizer_class": NoDecay}, **SCALED).learn(30)
+
+
+@pytest.mark.parametrize("one_sided", [{"limit": "one_sided"}, {"projection": "one_sided", "huber_threshold": None}])
+def test_one_sided_saddlepoints_are_warned_of(one_sided):
+    with pytest.warns(UserWarning, match="GQ follows z alone"):
+        make(GQ, **one_sided)
 
 
 def test_what_it_cannot_be_combined_with():

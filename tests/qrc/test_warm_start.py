@@ -250,7 +250,8 @@ def test_set_parameters_from_dqn(algorithm, tmp_path):
     """On a model that has learned already: whatever it had, it is as a warm start afterwards."""
     dqn = trained_dqn()
     dqn.save(tmp_path / "dqn")
-    model = make(algorithm, dqn.get_env(), seed=5, h_regularization=2.0).learn(30)
+    plain = {"layer_norm": False}
+    model = make(algorithm, dqn.get_env(), seed=5, h_regularization=2.0, policy_kwargs=plain).learn(30)
     assert model.q_net.h_net.weight.any()
     assert model.policy.optimizer.state_dict()["state"]
     for source in (str(tmp_path / "dqn"), dqn.get_parameters()):
@@ -267,7 +268,7 @@ def test_set_parameters_from_dqn_with_a_target_network(algorithm):
     dqn = trained_dqn(target_update_interval=10**6)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = make(algorithm, dqn.get_env(), target_update_interval=50)
+        model = make(algorithm, dqn.get_env(), target_update_interval=50, policy_kwargs={"layer_norm": False})
     model.set_parameters(dqn.get_parameters())
     assert_warm(model, dqn)
     for name, value in dqn.q_net_target.state_dict().items():
@@ -278,7 +279,7 @@ def test_set_parameters_from_dqn_with_a_target_network(algorithm):
 @every_algorithm
 def test_set_parameters_from_a_dqn_of_another_shape(algorithm):
     dqn = trained_dqn(policy_kwargs={"net_arch": [9]})
-    model = make(algorithm, dqn.get_env())
+    model = make(algorithm, dqn.get_env(), policy_kwargs={"layer_norm": False})
     with pytest.raises(RuntimeError, match="size mismatch"):
         model.set_parameters(dqn.get_parameters())
 
