@@ -561,9 +561,7 @@ class TwoHeadDQN(DQN):
             )
         if "policy_kwargs" in kwargs and kwargs["policy_kwargs"] != data["policy_kwargs"]:
             # What the constructor was given, beside what it adds.
-            with_defaults = {**cls.default_policy_kwargs, **(kwargs["policy_kwargs"] or {})}
-            if with_defaults == data["policy_kwargs"]:
-                kwargs["policy_kwargs"] = with_defaults
+            kwargs["policy_kwargs"] = {**cls.default_policy_kwargs, **(kwargs["policy_kwargs"] or {})}
         changes = changed_attributes(cls, path, data, kwargs)
         model = super().load(path, env, device, custom_objects, print_system_info, force_reset, **changes)
         if kwargs.get("tau", 1.0) != 1.0 and model.target_update_interval is None:

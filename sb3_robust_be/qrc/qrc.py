@@ -77,12 +77,12 @@ class RobustQLearning(TwoHeadDQN):
     :param h_target: ``"td_error"``: h regresses δ (the paper); ``"clipped"``: h regresses δ clipped to ±κ, to ±1 where
         ``huber_threshold`` is ``None``.
     :param h_regularization: β, the ℓ2 regularisation of the secondary head's weight and bias, inside the optimiser.
-    :param h_regularization_scale: ``"absolute"``: β as it is (the paper), which shrinks h to half of δ for a state whose
-        features have norm 1, and hardly at all where hidden units make them large; ``"features"``: β times a running
-        mean n of ``‖φ(s)‖² + 1``, the squared norm of what the secondary head sees, its bias included. For one state
-        and action, β = 1 then leaves one half whatever the features' size; in general it leaves the share
-        ``pλ/(pλ + βn)`` of δ along a direction of the features with second moment λ, for an action of frequency p, which
-        is the less the more directions and actions there are. Ours; not with ``h_decoupled_weight_decay``.
+    :param h_regularization_scale: ``"absolute"``: β as it is (the paper), which shrinks h to half of δ for a state
+        whose features have norm 1, and hardly at all where hidden units make them large; ``"features"``: β times a
+        running mean n of ``‖φ(s)‖² + 1``, the squared norm of what the secondary head sees, its bias included. For one
+        state and action, β = 1 then leaves one half whatever the features' size; in general it leaves the share
+        ``pλ/(pλ + βn)`` of δ along a direction of the features with second moment λ, for an action of frequency p: the
+        less, the more directions and actions there are. Ours; not with ``h_decoupled_weight_decay``.
     :param h_learning_rate_ratio: η, the secondary head's learning rate over ``learning_rate``.
     :param compile: Compile the update, which takes some seconds at the first one and needs a C++ compiler; without one
         a warning is given and nothing changes. Worth it for small networks and long runs.
