@@ -142,6 +142,16 @@ def test_few_runs_decide_nothing():
     assert one.greater("x is above y", "x", "y").outcome is ev.Outcome.NOT_RESOLVED
 
 
+def test_many_runs_on_many_environments_are_judged():
+    """100 + 100 on each of ten: more arrangements than a double can count."""
+    runs = {
+        name: {str(i): mean + rng(100 * k + i).normal(size=100) for i in range(10)}
+        for k, (name, mean) in enumerate({"high": 1.0, "low": 0.0}.items())
+    }
+    verdict = averages(runs).greater("high is above low", "high", "low")
+    assert (verdict.outcome, verdict.seeds) == (ev.Outcome.HOLDS, (1000, 1000))
+
+
 @pytest.mark.parametrize(
     ("act", "says"),
     [

@@ -1,6 +1,7 @@
 """Verdicts: holds, does not hold, or not resolved, from evidence that says each of them."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import scipy.stats
 from sb3_robust_be import evaluation as ev
 from sb3_robust_be.evaluation import Comparison, Interval, Outcome
 from sb3_robust_be.evaluation.claims import COMPARISONS
-from sb3_robust_be.evaluation.verdicts import attainable_p, decide
+from sb3_robust_be.evaluation.verdicts import attainable_p, attainable_p_within, decide
 
 HOLDS, DOES_NOT_HOLD, NOT_RESOLVED = Outcome
 
@@ -59,6 +60,22 @@ def test_attainable_p_is_reached_by_separated_samples():
         assert attainable_p(n, m) == pytest.approx(exact)
     for n in range(1, 8):
         assert attainable_p(n) == pytest.approx(scipy.stats.wilcoxon(np.arange(1.0, n + 1), method="exact").pvalue)
+
+
+@pytest.mark.parametrize("sizes", [[(2, 2)], [(1, 1)], [(4, 4), (4, 4)], [(2, 9), (30, 30)], [(100, 100)] * 4])
+def test_attainable_p_within_environments_is_one_of_all_arrangements(sizes):
+    arrangements = math.prod(math.comb(n + m, n) for n, m in sizes)
+    assert attainable_p_within(sizes) == pytest.approx(min(1.0, 2.0 / arrangements))
+
+
+def test_attainable_p_of_more_arrangements_than_a_double_can_count():
+    """Some 10^590 of them, of which the logarithm is known from exact integers."""
+    log10 = math.log10(2) - 10 * math.log10(math.comb(200, 100))
+    assert log10 < -585
+    assert attainable_p_within([(100, 100)] * 10) == 0.0
+    assert attainable_p(1000, 1000) == 0.0
+    few = [(100, 100)] * 5
+    assert math.log10(attainable_p_within(few)) == pytest.approx(math.log10(2) - 5 * math.log10(math.comb(200, 100)))
 
 
 def test_a_verdict_reads_as_a_sentence_and_as_a_row():
