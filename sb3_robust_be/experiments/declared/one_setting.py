@@ -23,8 +23,8 @@ from sb3_robust_be.experiments.control.preset import (
 )
 from sb3_robust_be.experiments.control.yardstick import FAILED, LEVEL, Scale
 from sb3_robust_be.experiments.control.zoo_values import ZOO_VALUES
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Run
-from sb3_robust_be.experiments.rows import Rows, key_of
+from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Run, distinct_runs
+from sb3_robust_be.experiments.rows import Rows
 
 _LAYER_NORM = {"policy_kwargs": {"layer_norm": True}}
 _SQUARED = {"huber_threshold": math.inf}
@@ -223,9 +223,8 @@ def _parts(preset: OneSettingPreset) -> list[ControlPreset]:
 
 
 def _plan(preset: OneSettingPreset, rows: Rows) -> list[Run]:
-    runs = [run for part in _parts(preset) for run in plan(part, rows)]
     # The selection is one for both choices, and a domain's best setting may be the one for all.
-    return list({key_of(run.names, run.names): run for run in runs}.values())
+    return distinct_runs(run for part in _parts(preset) for run in plan(part, rows))
 
 
 def _settings(results: ControlResults) -> dict[tuple[str, str], str]:
@@ -378,8 +377,8 @@ EXPERIMENT = Experiment(
             ("yes, to a norm of 10, as SB3 does", "no, as in the paper"),
             "no",
             "it is among the settings that are the paper's and the same for all contenders (batch, ε, one update per "
-            "step); with the Huber loss a TD error enters the gradient with at most 1 anyway. With rl_zoo3's values the "
-            "norm is 10: they leave it to SB3.",
+            "step); with the Huber loss a TD error enters the gradient with at most 1 anyway. With rl_zoo3's values "
+            "the norm is 10: they leave it to SB3.",
         ),
         Reading(
             "To which value does a step size fall?",
