@@ -26,7 +26,7 @@ from sb3_robust_be.evaluation.sample_checks import (
     check_level,
     strata,
 )
-from sb3_robust_be.evaluation.verdicts import Verdict, decide
+from sb3_robust_be.evaluation.verdicts import Verdict, attainable_p_within, decide
 
 _METHOD = "percentile bootstrap, stratified"
 
@@ -78,18 +78,14 @@ class NormalisedAverages:
             p_value = min(1.0, 2.0 * (tail + 1) / (len(differences) + 1))
         seeds = (sum(self.seeds[x]), sum(self.seeds[y]))
         found = Comparison("stratified bootstrap", interval.estimate, interval, math.nan, p_value, seeds)
-        return decide(claim, found, 0.0, attainable=self._attainable(x, y))
+        attainable = attainable_p_within(zip(self.seeds[x], self.seeds[y], strict=True))
+        return decide(claim, found, 0.0, attainable=attainable)
 
     def _interval(self, estimate: float, resampled: Floats) -> Interval:
         if np.isnan(resampled).any():
             note = "one run has no spread to resample"
             return Interval(estimate, math.nan, math.nan, self.level, _METHOD, note)
         return percentile_interval(estimate, resampled, self.level)
-
-    def _attainable(self, x: str, y: str) -> float:
-        """The least p of a test that exchanges the runs of x and y within each environment."""
-        arrangements = [math.comb(n + m, n) for n, m in zip(self.seeds[x], self.seeds[y], strict=True)]
-        return min(1.0, 2.0 / math.prod(arrangements))
 
 
 def cdf_normalised_averages(

@@ -7,7 +7,7 @@ any exact test to reach the level at all; it does not hold only if the same can 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -84,7 +84,19 @@ def attainable_p(*seeds: int) -> float:
     if len(seeds) == 1:
         return min(1.0, 2.0 ** (1 - seeds[0]))
     n, m = seeds
-    return min(1.0, 2.0 / math.comb(n + m, n))
+    return attainable_p_within([(n, m)])
+
+
+def attainable_p_within(sizes: Iterable[tuple[int, int]]) -> float:
+    """:func:`attainable_p` of a test that exchanges two samples' runs within each of several environments.
+
+    ``2/Π C(n+m, n)``, a product over the environments; 0 where that is less than a double can be.
+
+    :param sizes: Runs of each of the two samples, by environment.
+    """
+    # A thousand runs have more arrangements than a double can count.
+    arrangements = sum(math.lgamma(n + m + 1) - math.lgamma(n + 1) - math.lgamma(m + 1) for n, m in sizes)
+    return min(1.0, math.exp(math.log(2.0) - arrangements))
 
 
 def decide(claim: str, found: Comparison, against: float, side: str = "above", attainable: float = 0.0) -> Verdict:

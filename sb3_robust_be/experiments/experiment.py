@@ -185,6 +185,14 @@ def without_rows(runs: Iterable[Run], rows: Rows) -> list[Run]:
     return missing
 
 
+def distinct_runs(runs: Iterable[Run]) -> list[Run]:
+    """
+    :param runs: Of several parts of an experiment, which may share some.
+    :return: Each once, by its names, in the order in which they first appear.
+    """
+    return list({key_of(run.names, run.names): run for run in runs}.values())
+
+
 def name_of(row: Row) -> str:
     """
     :param row: Of a table, or the names of a run.

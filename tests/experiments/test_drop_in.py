@@ -10,9 +10,11 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch as th
 import yaml
 from made_rows import made_rows
 
+from sb3_robust_be import QLC
 from sb3_robust_be.experiments.control.evaluated_runs import EVALUATED, final_returns, steps_to_final
 from sb3_robust_be.experiments.control.tuned_domains import DOMAINS
 from sb3_robust_be.experiments.declared import load_declared
@@ -51,6 +53,16 @@ def test_dqn_has_them_all_and_the_others_all_but_dqns_own():
     for algorithm in ("qrc", "qrc_huber", "qlc"):
         own = arguments_of(DropIn(algorithm, algorithm), settings)
         assert own == {name: value for name, value in settings.items() if name not in DQN_ONLY}
+
+
+def test_what_qlcs_class_brings_along():
+    """Layer normalisation in the zoo's network and one-sided corrections, at the zoo's learning rate throughout."""
+    (contender,) = (one for one in CONTENDERS if one.algorithm == "qlc")
+    agent = QLC("MlpPolicy", "CartPole-v1", **arguments_of(contender, DOMAINS["CartPole-v1"].settings), device="cpu")
+    layers = [module for module in agent.policy.q_net.modules() if isinstance(module, th.nn.LayerNorm)]
+    assert [layer.normalized_shape for layer in layers] == [(256,), (256,)]
+    assert agent.limit == "one_sided"
+    assert [agent.lr_schedule(progress) for progress in (1.0, 0.0)] == [2.3e-3, 2.3e-3]
 
 
 def test_a_candidates_arguments_come_first_and_its_networks_are_added():

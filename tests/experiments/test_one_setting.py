@@ -13,6 +13,7 @@ from made_rows import made_rows
 from sb3_robust_be import report
 from sb3_robust_be.evaluation import Outcome, probability_of_improvement
 from sb3_robust_be.experiments.control import yardstick
+from sb3_robust_be.experiments.control.contenders import falling
 from sb3_robust_be.experiments.control.control_analysis import setting_text
 from sb3_robust_be.experiments.control.preset import FIRST_SELECTION_SEED, Contender, merged, plan, settings_of
 from sb3_robust_be.experiments.control.training import make_agent
@@ -108,8 +109,27 @@ def test_laptops_size():
     }
     assert {len(part.selecting_seeds(key)) for key in LAPTOP.chosen_on} == {5}
     assert {len(part.selecting_seeds(key)) for key in LAPTOP.held_out} == {0}
+    assert len(LAPTOP.held_out) == 3
     assert set(LAPTOP.held_out) < set(HELD_OUT) == set(PAPER.held_out)
     assert SCALE_OF.keys() == {*PAPER.chosen_on, *PAPER.held_out} >= sizes.keys()
+
+
+def test_papers_size():
+    """Nine step sizes for each; the DQN with SB3's loss has each with three refreshes."""
+    sizes = {one.label: len(settings_of(one.grid)) for one in PAPER.one_for_all().contenders}
+    assert sizes.pop("dqn") == 9 * 3
+    assert set(sizes.values()) == {9}
+    assert len(PAPER.held_out) == 6
+
+
+def test_gradients_are_clipped_with_rl_zoo3s_values_only():
+    part = PAPER.one_for_all()
+    (own,) = (one for one in part.contenders if one.label == "dqn")
+    (run,) = part.runs(REPORTED, "acrobot", own, settings_of(own.grid)[0], [0])
+    assert (run.spec["arguments"]["max_grad_norm"], run.spec["arguments"]["huber_threshold"]) == (np.inf, 1.0)
+    zoo = PAPER.of_zoo()[0]
+    (run,) = zoo.runs(REPORTED, "acrobot", zoo.contenders[0], {}, [0])
+    assert run.spec["arguments"]["max_grad_norm"] == 10.0
 
 
 def test_games_explore_as_in_the_runs_that_they_are_compared_with():
@@ -282,7 +302,7 @@ def test_improvement_has_a_column_per_baseline():
 
 
 def test_settings_in_words():
-    setting = {"learning_rate": one_setting.falling(-9), "target_update_interval": None}
+    setting = {"learning_rate": falling(-9), "target_update_interval": None}
     assert setting_text(setting) == "learning_rate=2^-9 → 2^-13, target_update_interval=none"
 
 

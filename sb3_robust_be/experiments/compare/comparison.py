@@ -124,15 +124,16 @@ def make_preset(
     :param learning_rates: Of which each algorithm's best is chosen, on seeds that are not reported; one: that.
     :param layer_norm: Whether the hidden layers of all of them are normalised.
     """
-    arguments: dict[str, Any] = {}
+    # Added to the network of the domain.
+    network: dict[str, Any] = {}
     if setup.policy == "CnnPolicy":
         _check_images(setup)
         # The network of the images, without hidden layers after it.
-        features = {"features_extractor_class": _MINATAR_FEATURES} if setup.small_images else {}
-        arguments["policy_kwargs"] = {"net_arch": [], **features}
+        network["net_arch"] = []
+        if setup.small_images:
+            network["features_extractor_class"] = _MINATAR_FEATURES
     if layer_norm:
-        network = arguments.get("policy_kwargs", {"net_arch": list(setup.domain.net_arch)})
-        arguments["policy_kwargs"] = {**network, "layer_norm": True}
+        network["layer_norm"] = True
     # Of equally good step sizes the largest, which comes first.
     grid = {"learning_rate": sorted(learning_rates, reverse=True)}
     return ControlPreset(
@@ -143,7 +144,7 @@ def make_preset(
         compile=steps >= _COMPILED_FROM,
         stacked=setup.stacked,
         own_domains={KEY: dataclasses.replace(setup.domain, steps=steps, policy=setup.policy)},
-        arguments=arguments,
+        arguments={"policy_kwargs": network},
     )
 
 

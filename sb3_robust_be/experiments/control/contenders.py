@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sb3_robust_be.experiments.control.preset import Contender
+from sb3_robust_be.experiments.control.training import LINEAR
 from sb3_robust_be.experiments.experiment import Reading
 
 RATES = tuple(2.0**k for k in range(-12, -6))
 """Paper: six step sizes per algorithm, the grid unpublished / Ours: the co-author's range."""
 FEW_RATES = tuple(2.0**k for k in (-11, -10, -9))
+
+Rate = float | Mapping[str, list[float]]
+"""A step size, constant or falling, as JSON"""
+
+
+def falling(start: int, end: int = -13) -> Rate:
+    """A step size that falls linearly from ``2^start`` to ``2^end`` over the run.
+
+    :param start: An exponent.
+    :param end: Another.
+    """
+    return {LINEAR: [2.0**start, 2.0**end]}
+
 
 # A target that is refreshed at every step is none.
 REFRESH = (None, 8, 32, 64, 256)

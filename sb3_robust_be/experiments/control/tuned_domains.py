@@ -8,9 +8,6 @@ from typing import Any
 
 from sb3_robust_be.experiments.control.zoo_values import ACROBOT, CART_POLE, MOUNTAIN_CAR
 
-ZOO_VERSION = "2.9.2"
-"""Of rl_zoo3, from whose ``hyperparams/dqn.yml`` the settings are"""
-
 TOLERANCE = 0.1
 """How far below DQN is level with it, as a part of the way from a domain's floor to its solved return"""
 

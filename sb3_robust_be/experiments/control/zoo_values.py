@@ -1,7 +1,7 @@
 """The values that rl_zoo3 has tuned for DQN and QR-DQN, per environment, as arguments of a contender.
 
-From ``hyperparams/dqn.yml`` and ``hyperparams/qrdqn.yml`` of rl_zoo3 2.9. What these files leave to SB3 is written out
-where this package's experiments have other values. The numbers of steps are the experiment's.
+From ``hyperparams/dqn.yml`` and ``hyperparams/qrdqn.yml`` of rl_zoo3 (:data:`ZOO_VERSION`). What these files leave to
+SB3 is written out where this package's experiments have other values. The numbers of steps are the experiment's.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from sb3_robust_be.experiments.control.training import LINEAR
+
+ZOO_VERSION = "2.9.2"
+"""Of rl_zoo3, whose files the values are from"""
 
 _SB3_DQN = {"exploration_initial_eps": 1.0, "max_grad_norm": 10.0}
 _SB3_QRDQN = {"exploration_initial_eps": 1.0, "max_grad_norm": None}

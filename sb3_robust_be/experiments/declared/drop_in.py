@@ -1,4 +1,8 @@
-"""Ours: rl_zoo3's tuned DQN settings with nothing changed but the class."""
+"""Ours: rl_zoo3's tuned DQN settings with nothing changed but the class.
+
+A class brings its own defaults along for whatever the settings leave open. For QLC these are one-sided corrections and
+layer normalisation, which DQN's network does not have; its learning rate is rl_zoo3's, as that of all others.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +35,13 @@ from sb3_robust_be.experiments.control.evaluated_runs import (
     steps_to_final,
 )
 from sb3_robust_be.experiments.control.training import control_spec
-from sb3_robust_be.experiments.control.tuned_domains import DOMAINS, ZOO_VERSION
+from sb3_robust_be.experiments.control.tuned_domains import DOMAINS
+from sb3_robust_be.experiments.control.zoo_values import ZOO_VERSION
 from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Results, Run
 from sb3_robust_be.experiments.rows import Row, Rows, rounded
 
 DQN_ONLY = ("target_update_interval", "tau", "max_grad_norm")
-"""Settings that are left to the class's defaults where DQN is replaced"""
+"""Settings that are left to the class's defaults where DQN is replaced: no target network and no clipping"""
 
 BASELINE = "dqn"
 
@@ -52,6 +57,7 @@ class DropIn(NamedTuple):
 
 
 CONTENDERS = tuple(DropIn(name, name) for name in (BASELINE, "qrc", "qrc_huber", "qlc"))
+"""None has arguments of its own; what the settings leave open has the class's defaults"""
 
 
 @dataclass(frozen=True)
@@ -306,6 +312,14 @@ EXPERIMENT = Experiment(
             "everything but these",
             f"{', '.join(DQN_ONLY)} belong to DQN's target network and its loss, which the other classes do without; "
             "passed on, they would bring a target network back. Whoever replaces the import is told so by a warning.",
+        ),
+        Reading(
+            "What does a class bring along?",
+            ("its update alone, with DQN's network", "its defaults, wherever the settings leave something open"),
+            "its defaults",
+            "that is what a changed import does. Those of QLC are one-sided corrections and layer normalisation of the "
+            "hidden layers, so that its verdicts are on both together; DQN, QRC and QRC-Huber have none. Its falling "
+            "learning rate is not used: rl_zoo3 has a rate, which all classes get.",
         ),
         Reading(
             "How long does a run take to learn?",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,13 +20,21 @@ from sb3_robust_be.evaluation import (
     holm_adjusted,
     lowest_for_failed,
     t_interval,
+    unresolved_if_lost,
     worst_decile_mean,
 )
+from sb3_robust_be.experiments.control.contenders import FEW_RATES, Rate, falling
 from sb3_robust_be.experiments.control.control_analysis import MEASURE, unfinished_notes
 from sb3_robust_be.experiments.control.domains import CHEAP_DOMAINS, DOMAINS, DQN_TARGET, SCALES
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, ControlResults, measure, plan, read
-from sb3_robust_be.experiments.control.training import LINEAR
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Run, without_rows
+from sb3_robust_be.experiments.experiment import (
+    Analysis,
+    Experiment,
+    Reading,
+    Run,
+    distinct_runs,
+    without_rows,
+)
 from sb3_robust_be.experiments.rows import Row, Rows
 
 LOSSES = {"κ = 1": 1.0, "squared": math.inf}
@@ -43,12 +51,15 @@ CORRECTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """By name: an algorithm and its arguments; without a correction, ours is DQN"""
 CONSTANT = 2.0**-10
-RATES = (2.0**-11, 2.0**-10, 2.0**-9)
-FALLING = {LINEAR: [2.0**-9, 2.0**-13]}
-"""In proportion to the steps of the run"""
+FALLING = falling(-9)
 FINALISTS = 6
 FIRST_SEED = 20_000
-"""What is seen here may become a candidate elsewhere, which is then reported on other seeds"""
+"""Of the factorial. What is seen here may become a candidate elsewhere, which is then reported on other seeds"""
+FIRST_FALLING_SEED = FIRST_SEED + 10_000
+"""Of the runs with a step size that falls"""
+
+ONE_RATE, FALLS, BEST = "2^-10", "falling", "best of three"
+"""The stages of the experiment, as columns of the table: the factorial, and what is run once it is complete"""
 
 
 class Cell(NamedTuple):
@@ -64,7 +75,7 @@ class Cell(NamedTuple):
         """The contender's name in rows and tables."""
         return f"{self.correction} | {self.loss} | {self.target} | {self.norm}"
 
-    def contender(self, rates: tuple[Any, ...]) -> Contender:
+    def contender(self, rates: Sequence[Rate]) -> Contender:
         """The combination with its algorithm's arguments."""
         algorithm, own = CORRECTIONS[self.correction]
         threshold = "huber_threshold" if algorithm == "dqn" else "td_error_threshold"
@@ -114,7 +125,7 @@ class IngredientsPreset:
             first_seed=first_seed,
         )
 
-    def at_one_step_size(self, domain: str, rates: tuple[Any, ...] = (CONSTANT,), selection: int = 0) -> ControlPreset:
+    def at_one_step_size(self, domain: str, rates: Sequence[Rate] = (CONSTANT,), selection: int = 0) -> ControlPreset:
         """The factorial and SBEED beside it, on a domain."""
         beside = [
             Contender(label, "sbeed", {"learning_rate": rates}, _network(layer_norm))
@@ -124,17 +135,23 @@ class IngredientsPreset:
 
     def at_the_best_step_size(self, domain: str) -> ControlPreset:
         """The same, each with the best of three step sizes, chosen on other seeds."""
-        return self.at_one_step_size(domain, RATES, self.selection_seeds)
+        return self.at_one_step_size(domain, FEW_RATES, self.selection_seeds)
 
     def falling(self, domain: str, cells: tuple[Cell, ...]) -> ControlPreset:
         """Some cells with a step size that falls, on seeds that have not chosen them."""
-        return self._part(domain, [cell.contender((FALLING,)) for cell in cells], first_seed=FIRST_SEED + 10_000)
+        return self._part(domain, [cell.contender((FALLING,)) for cell in cells], first_seed=FIRST_FALLING_SEED)
 
 
-def ranks(finals: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, float]:
+Returns = Mapping[str, np.ndarray]
+"""Final returns (runs,) by label, without NaN"""
+Finals = Mapping[str, Mapping[str, np.ndarray]]
+"""Final returns (runs,) by domain and label; NaN for runs without one"""
+
+
+def ranks(finals: Finals) -> dict[str, float]:
     """The mean rank of each contender's mean return over the domains; 1 is the best.
 
-    :param finals: Final returns (runs,) by domain and label; NaN for runs without one.
+    :param finals: Of one stage, whose lowest return counts for runs without one.
     """
     means = {domain: {x: y.mean() for x, y in lowest_for_failed(own).items()} for domain, own in finals.items()}
     labels = list(next(iter(means.values())))
@@ -142,19 +159,56 @@ def ranks(finals: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, float]:
     return dict(zip(labels, np.mean(found, axis=0).tolist(), strict=True))
 
 
-def finalists(cells: tuple[Cell, ...], finals: Mapping[str, Mapping[str, np.ndarray]]) -> tuple[Cell, ...]:
+def finalists(cells: tuple[Cell, ...], finals: Finals) -> tuple[Cell, ...]:
     """The best combinations with a correction by mean rank, and every baseline.
 
     :param cells: Of the factorial.
-    :param finals: Final returns (runs,) by domain and label, at one step size.
+    :param finals: Of the factorial, at one step size.
     """
     found = ranks(finals)
     own = sorted((cell for cell in cells if cell.correction != "none"), key=lambda cell: found[cell.label])
     return (*own[:FINALISTS], *(cell for cell in BASELINES if cell in cells))
 
 
+def lowest_returns(stages: Iterable[Finals]) -> dict[str, float]:
+    """The lowest return of any run on each domain, which counts for runs without one; 0 where there is none at all.
+
+    It is one for all stages, whose means stand beside each other.
+
+    :param stages: As far as they are there.
+    """
+    together: dict[str, list[np.ndarray]] = {}
+    for stage in stages:
+        for domain, own in stage.items():
+            together.setdefault(domain, []).extend(own.values())
+    return {
+        domain: min(filter(math.isfinite, np.concatenate(runs).tolist()), default=0.0)
+        for domain, runs in together.items()
+    }
+
+
+def with_lowest(finals: Finals, lowest: Mapping[str, float]) -> dict[str, Returns]:
+    """
+    :param finals: Of a stage.
+    :param lowest: Of :func:`lowest_returns`.
+    :return: The same with the lowest return of the domain for runs without one.
+    """
+    return {
+        domain: {label: np.where(np.isfinite(runs), runs, lowest[domain]) for label, runs in own.items()}
+        for domain, own in finals.items()
+    }
+
+
 def _finals(parts: list[ControlResults]) -> dict[str, dict[str, np.ndarray]]:
     return {domain: own for part in parts for domain, own in part.finals.items()}
+
+
+def _later_stages(preset: IngredientsPreset, chosen: tuple[Cell, ...]) -> dict[str, list[ControlPreset]]:
+    """What is run once the factorial is complete, by stage; a part for each domain."""
+    parts = {FALLS: [preset.falling(domain, chosen) for domain in preset.domains]}
+    if preset.selection_seeds:
+        parts[BEST] = [preset.at_the_best_step_size(domain) for domain in preset.domains]
+    return parts
 
 
 def _plan(preset: IngredientsPreset, rows: Rows) -> list[Run]:
@@ -163,14 +217,10 @@ def _plan(preset: IngredientsPreset, rows: Rows) -> list[Run]:
     if without_rows(runs, rows):
         return runs
     chosen = finalists(preset.cells, _finals([read(part, rows) for part in first]))
-    runs += [run for domain in preset.domains for run in plan(preset.falling(domain, chosen), rows)]
-    if preset.selection_seeds:
-        runs += [run for domain in preset.domains for run in plan(preset.at_the_best_step_size(domain), rows)]
-    return runs
-
-
-Returns = Mapping[str, np.ndarray]
-"""Final returns (runs,) by label, without NaN"""
+    for parts in _later_stages(preset, chosen).values():
+        runs += [run for part in parts for run in plan(part, rows)]
+    # The best of the three step sizes may be the factorial's.
+    return distinct_runs(runs)
 
 
 def main_effects(cells: tuple[Cell, ...], own: Returns) -> dict[str, Interval]:
@@ -234,45 +284,58 @@ def _effects_plot(cells: tuple[Cell, ...], finals: Mapping[str, Returns], scales
         for name, interval in main_effects(cells, scaled).items():
             kind, _, level = name.partition(": ")
             panels.setdefault(domain, {}).setdefault(level, {})[kind] = interval
+    widths = ", ".join(f"{domain} {scales[domain]:g}" for domain in finals)
     caption = (
-        "What each ingredient adds to the return, averaged over all others, as a fraction of the domain's scale (500, "
-        "500, 1000 and 1000). Student's 95 % intervals over seeds."
+        "What each ingredient adds to the return, averaged over all others, as a fraction of the domain's scale "
+        f"({widths}). Student's 95 % intervals over seeds."
     )
     return report.bars("effects", panels, measure="effect / scale", caption=caption)
 
 
-def _cells_table(
-    constant: Mapping[str, Returns], best: Mapping[str, Returns] | None, falling: Mapping[str, Returns]
-) -> report.Table:
-    rank = ranks(constant)
+_WORDS = {
+    ONE_RATE: "at the step size 2^-10",
+    FALLS: f"with one that falls from 2^-9 to 2^-13 (the {FINALISTS} best combinations with a correction by mean rank, "
+    "and every one without)",
+    BEST: "at the best of three, chosen on other seeds",
+}
+
+
+def _cells_table(stages: Mapping[str, Mapping[str, Returns]], rank: Mapping[str, float]) -> report.Table:
+    """
+    :param stages: By name; the factorial has all combinations, others some of them.
+    :param rank: By label.
+    """
     rows: list[Row] = []
-    for domain, own in constant.items():
+    for domain, own in stages[ONE_RATE].items():
         for label in sorted(own, key=rank.__getitem__):
             row: Row = {"domain": domain, "combination": label.replace(" | ", ", "), "mean rank": rank[label]}
-            row |= _columns("2^-10", own[label])
-            if label in falling[domain]:
-                row |= _columns("falling", falling[domain][label])
-            if best is not None:
-                row |= _columns("best of three", best[domain][label])
+            for name, stage in stages.items():
+                row |= _columns(name, stage[domain].get(label))
             rows.append(row)
     caption = (
-        f"{MEASURE}: mean and the mean of the worst tenth of the seeds, at the step size 2^-10, with one that falls "
-        "from 2^-9 to 2^-13 (the six best by mean rank, and every baseline), and at the best of three, chosen on other "
-        "seeds. The rank is that of the mean at 2^-10, averaged over the domains; 1 is the best."
+        f"{MEASURE}: mean and the mean of the worst tenth of the seeds, {'; '.join(_WORDS[name] for name in stages)}. "
+        "The rank is that of the mean at 2^-10, averaged over the domains; 1 is the best."
     )
     return report.Table("combinations", rows, caption=caption)
 
 
-def _columns(name: str, values: np.ndarray) -> Row:
-    return {name: t_interval(values), f"{name}, worst decile": float(worst_decile_mean(values))}
+def _columns(name: str, values: np.ndarray | None) -> Row:
+    mean, worst = (None, None) if values is None else (t_interval(values), float(worst_decile_mean(values)))
+    return {name: mean, f"{name}, worst decile": worst}
 
 
-def ingredient_verdicts(cells: tuple[Cell, ...], finals: Mapping[str, Returns]) -> list[Verdict]:
-    """The claims on what matters, one family after Holm.
+def ingredient_verdicts(cells: tuple[Cell, ...], finals: Finals, lowest: Mapping[str, float]) -> list[Verdict]:
+    """The claims on what matters, by paired t tests: runs of one seed share the environment's random numbers.
+
+    A comparison in which more than a tenth of the runs of one side have no return is not resolved.
 
     :param cells: Of the factorial.
-    :param finals: Final returns (runs,) by domain and label of a cell, at one step size; no NaN.
+    :param finals: Of the factorial.
+    :param lowest: Of :func:`lowest_returns`.
+    :return: Of each claim whether it holds on every domain, without a correction for the number of claims; then all
+        comparisons on single domains, which are one family after Holm.
     """
+    filled = with_lowest(finals, lowest)
     claims: list[Verdict] = []
     single: list[Verdict] = []
     pairs = {
@@ -300,41 +363,61 @@ def ingredient_verdicts(cells: tuple[Cell, ...], finals: Mapping[str, Returns]) 
     for claim, (better, worse) in pairs.items():
         if better not in cells or worse not in cells:
             continue
-        parts = [greater(f"{domain}: {claim}", own[better.label], own[worse.label]) for domain, own in finals.items()]
+        parts = [
+            unresolved_if_lost(
+                greater(f"{domain}: {claim}", own[better.label], own[worse.label], method="paired"),
+                finals[domain][better.label],
+                finals[domain][worse.label],
+            )
+            for domain, own in filled.items()
+        ]
         claims.append(combined(f"{claim} on every domain", parts))
         single += parts
     return [*claims, *holm_adjusted(single)]
 
 
+def _missing(parts: list[ControlPreset], rows: Rows) -> list[Run]:
+    return [run for part in parts for run in without_rows(plan(part, rows), rows)]
+
+
 def _analyse(preset: IngredientsPreset, rows: Rows) -> Analysis:
-    first = [read(preset.at_one_step_size(domain), rows) for domain in preset.domains]
-    constant = {domain: lowest_for_failed(own) for domain, own in _finals(first).items()}
-    chosen = finalists(preset.cells, constant)
-    second = [read(preset.falling(domain, chosen), rows) for domain in preset.domains]
-    falling = {domain: lowest_for_failed(own) for domain, own in _finals(second).items()}
-    notes = [
-        f"{preset.seeds} seeds; steps: "
-        + ", ".join(f"{DOMAINS[d].name} {preset.at_one_step_size(d).steps_of(d)}" for d in preset.domains)
-        + ". The domains' networks and buffers are the paper's.",
-        "Runs without a return (diverged or crashed) count as the lowest return of the domain.",
-    ]
-    best = None
-    if preset.selection_seeds:
-        parts = [preset.at_the_best_step_size(domain) for domain in preset.domains]
-        if any(without_rows(plan(part, rows), rows) for part in parts):
-            notes.append("The best of three step sizes is left out: those runs have not all been made.")
+    factorial = [preset.at_one_step_size(domain) for domain in preset.domains]
+    if missing := _missing(factorial, rows):
+        total = sum(len(plan(part, rows)) for part in factorial)
+        note = (
+            f"Nothing is said yet: {len(missing)} of the {total} runs at the step size {ONE_RATE} have not been made, "
+            "and an effect is an average over all of them."
+        )
+        return Analysis(notes=[note])
+    results = {ONE_RATE: [read(part, rows) for part in factorial]}
+    constant = _finals(results[ONE_RATE])
+    left_out = []
+    # From the returns as they are: a lowest return that later stages bring must not choose others than were run.
+    for name, parts in _later_stages(preset, finalists(preset.cells, constant)).items():
+        if _missing(parts, rows):
+            left_out.append(f"The column {name!r} is left out: those runs have not all been made.")
         else:
-            third = _finals([read(part, rows) for part in parts])
-            best = {domain: lowest_for_failed(own) for domain, own in third.items()}
-    factorial = {d: {x: y for x, y in own.items() if x not in BESIDE} for d, own in constant.items()}
+            results[name] = [read(part, rows) for part in parts]
+    finals = {name: _finals(parts) for name, parts in results.items()}
+    lowest = lowest_returns(finals.values())
+    filled = {name: with_lowest(own, lowest) for name, own in finals.items()}
     scales = {DOMAINS[d].name: SCALES[d] for d in preset.domains}
     return Analysis(
-        verdicts=ingredient_verdicts(preset.cells, factorial),
-        plots=[_effects_plot(preset.cells, factorial, scales)],
-        tables=[_effects_table(preset.cells, factorial), _cells_table(constant, best, falling)],
+        verdicts=ingredient_verdicts(preset.cells, constant, lowest),
+        plots=[_effects_plot(preset.cells, filled[ONE_RATE], scales)],
+        tables=[_effects_table(preset.cells, filled[ONE_RATE]), _cells_table(filled, ranks(constant))],
         notes=[
-            *notes,
-            *unfinished_notes(run for part in first for run in part.named()),
+            f"{preset.seeds} seeds; steps: "
+            + ", ".join(f"{DOMAINS[d].name} {preset.at_one_step_size(d).steps_of(d)}" for d in preset.domains)
+            + ". The domains' networks and buffers are the paper's.",
+            "Runs without a return (diverged or crashed) count as the lowest return of the domain at any step size.",
+            *left_out,
+            *unfinished_notes(
+                (f"{domain}, {name}", label, own)
+                for name, parts in results.items()
+                for part in parts
+                for domain, label, own in part.named()
+            ),
             *([preset.note] if preset.note else []),
         ],
     )
@@ -383,6 +466,13 @@ EXPERIMENT = Experiment(
             ("one for all", "each combination's best of three"),
             "one for all",
             "an effect is then one of the ingredient alone; the best of three stands beside it.",
+        ),
+        Reading(
+            "How are two combinations compared?",
+            ("as independent samples (Welch)", "seed by seed (paired t)"),
+            "seed by seed",
+            "runs of one seed see the same random numbers of the environment, so that two combinations are no "
+            "independent samples; the effects have their intervals from differences within a seed as well.",
         ),
         Reading(
             "What is a correction's Huber loss?",

@@ -10,6 +10,7 @@ import numpy as np
 
 from sb3_robust_be import report
 from sb3_robust_be.experiments.control import minatar_games, yardstick
+from sb3_robust_be.experiments.control.contenders import Rate, falling
 from sb3_robust_be.experiments.control.control_analysis import MEASURE, setting_text, size_notes, unfinished_notes
 from sb3_robust_be.experiments.control.domains import CHEAP_DOMAINS, DQN_TARGET, HELD_OUT_DOMAINS, SCALES, Domain
 from sb3_robust_be.experiments.control.preset import (
@@ -20,11 +21,10 @@ from sb3_robust_be.experiments.control.preset import (
     plan,
     read,
 )
-from sb3_robust_be.experiments.control.training import LINEAR
 from sb3_robust_be.experiments.control.yardstick import FAILED, LEVEL, Scale
 from sb3_robust_be.experiments.control.zoo_values import ZOO_VALUES
-from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Run
-from sb3_robust_be.experiments.rows import Rows, key_of
+from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Run, distinct_runs
+from sb3_robust_be.experiments.rows import Rows
 
 _LAYER_NORM = {"policy_kwargs": {"layer_norm": True}}
 _SQUARED = {"huber_threshold": math.inf}
@@ -37,7 +37,8 @@ CANDIDATES: tuple[Contender, ...] = (
 )
 """What is to be level with every baseline"""
 SB3_DQN = Contender("dqn", "dqn", {}, {"huber_threshold": 1.0})
-"""DQN as SB3 has it; the refresh of its target network is that of the preset as well"""
+"""DQN with SB3's loss, and with the refresh of its target network to choose where the preset has several. The rest is
+the paper's, as for all contenders: no gradient clipping, where SB3's default is a norm of 10"""
 BASELINES: tuple[Contender, ...] = (
     SB3_DQN,
     Contender("dqn, squared loss, target", "dqn", {}, {**_SQUARED, **_TARGET}),
@@ -45,14 +46,6 @@ BASELINES: tuple[Contender, ...] = (
     Contender("dqn, squared loss, layer norm", "dqn", {}, {**_SQUARED, "target_update_interval": None, **_LAYER_NORM}),
 )
 """With every help there is: the squared loss, layer normalisation, a target network or none"""
-
-Rate = float | Mapping[str, list[float]]
-
-
-def falling(start: int, end: int = -13) -> Rate:
-    """A step size that falls linearly from ``2^start`` to ``2^end`` over the run."""
-    return {LINEAR: [2.0**start, 2.0**end]}
-
 
 RATES: tuple[Rate, ...] = (*(2.0**k for k in range(-12, -7)), *(falling(k) for k in range(-11, -7)))
 FEW_RATES: tuple[Rate, ...] = (*(2.0**k for k in range(-11, -8)), *(falling(k) for k in range(-10, -7)))
@@ -230,9 +223,8 @@ def _parts(preset: OneSettingPreset) -> list[ControlPreset]:
 
 
 def _plan(preset: OneSettingPreset, rows: Rows) -> list[Run]:
-    runs = [run for part in _parts(preset) for run in plan(part, rows)]
     # The selection is one for both choices, and a domain's best setting may be the one for all.
-    return list({key_of(run.names, run.names): run for run in runs}.values())
+    return distinct_runs(run for part in _parts(preset) for run in plan(part, rows))
 
 
 def _settings(results: ControlResults) -> dict[tuple[str, str], str]:
@@ -373,10 +365,20 @@ EXPERIMENT = Experiment(
         ),
         Reading(
             "How many settings does each contender choose from?",
-            ("a full product of all its arguments", "about ten each"),
-            "about ten each",
-            "more settings are more tries. Nine step sizes, constant or falling; SB3's DQN has fewer, each with two "
-            "refreshes (in the paper's size the full product).",
+            ("a full product of all its arguments", "the same step sizes for all, and little else"),
+            "the same step sizes for all, and little else",
+            "more settings are more tries. The laptop's size has six step sizes, three constant and three falling, for "
+            "every contender, and one refresh, every 64 steps, for every target network. The paper's has nine, five "
+            "constant and four falling; there the DQN with SB3's loss chooses among three refreshes as well, 27 "
+            "settings in all, which favours a baseline.",
+        ),
+        Reading(
+            "Is DQN's gradient clipped?",
+            ("yes, to a norm of 10, as SB3 does", "no, as in the paper"),
+            "no",
+            "it is among the settings that are the paper's and the same for all contenders (batch, ε, one update per "
+            "step); with the Huber loss a TD error enters the gradient with at most 1 anyway. With rl_zoo3's values "
+            "the norm is 10: they leave it to SB3.",
         ),
         Reading(
             "To which value does a step size fall?",
