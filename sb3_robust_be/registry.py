@@ -24,7 +24,7 @@ class Entry(NamedTuple):
     baseline: bool = False
     """Whether it is there to compare with: an algorithm of another package, or one that differs by a loss"""
     always_target: bool = False
-    """Whether a single agent cannot be without a target network; the others have none unless asked for"""
+    """Whether a single agent cannot do without a target network, not even for ``target_update_interval=None``"""
     population: bool = True
     """Whether a :class:`~sb3_robust_be.Population` can train it"""
     config: bool = True
@@ -53,7 +53,6 @@ ENTRIES: dict[str, Entry] = {
     "dqn_squared": Entry(
         *("sb3_robust_be.population.baseline:SquaredDQN", "DQN, squared loss", "black", "s"),
         baseline=True,
-        always_target=True,
         config=False,
     ),
     "qrdqn": Entry(

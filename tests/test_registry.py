@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -40,8 +41,12 @@ def test_what_the_package_offers_is_what_type_checkers_see():
 
 @every_entry
 def test_whether_there_is_always_a_target_network(name):
-    default = constructor_arguments(registry.load(name))["target_update_interval"].default
-    assert ENTRIES[name].always_target is (default is not None)
+    cls = registry.load(name)
+    default = constructor_arguments(cls)["target_update_interval"].default
+    assert default is None or ENTRIES[name].baseline
+    model = cls("MlpPolicy", "CartPole-v1", target_update_interval=None, buffer_size=10, learning_starts=1)
+    with pytest.raises(TypeError) if ENTRIES[name].always_target else nullcontext():
+        model.learn(2)
 
 
 @every_entry

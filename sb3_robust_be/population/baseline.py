@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import math
+import pathlib
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch as th
 from stable_baselines3 import DQN
-from stable_baselines3.common.type_aliases import GymEnv, ReplayBufferSamples
-from stable_baselines3.dqn.policies import DQNPolicy
+from stable_baselines3.common.type_aliases import GymEnv, PyTorchObs, ReplayBufferSamples
 
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.layer_norm import baseline_policy_kwargs
+from sb3_robust_be.qrc.loading import changed_attributes, read_attributes
 from sb3_robust_be.qrc.losses import LossTerms, update_loss
-from sb3_robust_be.qrc.validation import check_not_negative
+from sb3_robust_be.qrc.validation import check_count, check_not_negative
 from sb3_robust_be.updates import huber, semi_gradient_coefficients
 
 
@@ -40,54 +42,105 @@ class BaselineDQN(DQN):
     DQN with three more choices, which the paper's comparison sweeps. With the defaults it is SB3's.
     ``layer_norm`` in ``policy_kwargs`` normalises the hidden layers, as in the policies of this package.
 
-    :param policy: As DQN.
-    :param env: As DQN.
-    :param huber_threshold: κ of the loss ``½δ²`` for ``|δ| ≤ κ``, else ``κ(|δ| − ½κ)``; 1 is SB3's, ``None`` the
-        squared loss.
-    :param target_update_interval: As DQN; ``None`` or 0: no target network.
-    :param max_grad_norm: As DQN; ``None``: no clipping (the paper).
-    :param kwargs: DQN's other arguments.
-    :raises ValueError: For a threshold that is not positive.
+    :param args: DQN's positional arguments, in its order.
+    :param huber_threshold: κ of the loss ``½δ²`` for ``|δ| ≤ κ``, else ``κ(|δ| − ½κ)``, in units of (TD) reward; 1 is
+        SB3's, ``None`` the squared loss.
+    :param kwargs: DQN's other arguments, of which two take ``None`` as well: ``target_update_interval`` (``None`` or 0:
+        no target network, every update bootstraps from the network itself) and ``max_grad_norm`` (``None``: no
+        clipping, as in the paper).
+    :raises TypeError: For a threshold or norm that is no number, or an interval that is no integer.
+    :raises ValueError: For a threshold that is not positive, a negative norm or interval.
     """
 
     algorithm_name: ClassVar[str] = "dqn"
+    target_update_interval: int | None  # type: ignore[assignment]
     h_regularization = 0.0
     h_learning_rate_ratio = 1.0
     h_decoupled_weight_decay = False
     h_regularization_scale = "absolute"
 
-    def __init__(
-        self,
-        policy: str | type[DQNPolicy],
-        env: GymEnv | str,
-        *,
-        huber_threshold: float | None = 1.0,
-        target_update_interval: int | None = 10_000,
-        max_grad_norm: float | None = 10.0,
-        **kwargs: Any,
-    ) -> None:
-        if huber_threshold is not None:
-            remedy = "Pass a positive number, 1 for SB3's loss, or None for the squared loss."
-            if check_not_negative("huber_threshold", huber_threshold, remedy) == 0:
-                raise ValueError(f"huber_threshold must be positive and is 0. {remedy}")
-        kwargs["policy_kwargs"] = baseline_policy_kwargs(DQN, policy, kwargs.get("policy_kwargs"))
+    def __init__(self, *args: Any, huber_threshold: float | None = 1.0, **kwargs: Any) -> None:
         self.huber_threshold = huber_threshold
-        self.has_target = bool(target_update_interval)
-        super().__init__(
-            policy,
-            env,
-            max_grad_norm=math.inf if max_grad_norm is None else max_grad_norm,
-            **target_arguments({**kwargs, "target_update_interval": target_update_interval}, always_target=True),
-        )
+        super().__init__(*args, **kwargs)
+
+    def _setup_model(self) -> None:
+        # Also runs inside `load`, after the saved arguments and the caller's have been put in place.
+        self._check_arguments()
+        if self.max_grad_norm is None:
+            self.max_grad_norm = math.inf
+        self.policy_kwargs = baseline_policy_kwargs(DQN, self.policy_class, self.policy_kwargs) or {}
+        interval = self.target_update_interval or None
+        # DQN's compares the interval with the number of environments, which None cannot be.
+        self.target_update_interval = interval or self.n_envs
+        super()._setup_model()
+        self.target_update_interval = interval
+
+    def _check_arguments(self) -> None:
+        if self.huber_threshold is not None:
+            remedy = "Pass a positive number, 1 for SB3's loss, or None for the squared loss."
+            if check_not_negative("huber_threshold", self.huber_threshold, remedy) == 0:
+                raise ValueError(f"huber_threshold must be positive and is {self.huber_threshold!r}. {remedy}")
+        if self.target_update_interval:
+            check_count("target_update_interval", self.target_update_interval, "Pass None for no target network.")
+        if self.max_grad_norm is not None:
+            check_not_negative("max_grad_norm", self.max_grad_norm, "Pass None for no clipping.")
+
+    @property
+    def has_target(self) -> bool:
+        """Whether bootstrapping uses a copy of the network, refreshed every ``target_update_interval`` steps."""
+        return bool(self.target_update_interval)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | pathlib.Path | io.BufferedIOBase,
+        env: GymEnv | None = None,
+        device: th.device | str = "auto",
+        custom_objects: dict[str, Any] | None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,
+        **kwargs: Any,
+    ) -> Self:
+        """
+        Load the model from a zip-file, of this algorithm or of SB3's DQN.
+
+        :param path: path to the file (or a file-like) where to load the agent from
+        :param env: the new environment to run the loaded model on
+        :param device: Device on which the code should run.
+        :param custom_objects: Dictionary of objects to replace upon loading.
+        :param print_system_info: Whether to print system info from the saved model and the current system info
+        :param force_reset: Force call to ``reset()`` before training
+        :param kwargs: Arguments of the constructor, or other attributes, in place of the saved ones.
+        :return: new model instance with loaded parameters
+        :raises TypeError: For an argument that is unknown or cannot be changed.
+        :raises ValueError: For ``policy_kwargs`` other than the saved ones.
+        """
+        data = read_attributes(path, device, custom_objects or {})
+        if kwargs.get("policy_kwargs"):
+            # SB3 compares them with the saved ones, in which `layer_norm` is said by its extractor.
+            own = baseline_policy_kwargs(DQN, data["policy_class"], kwargs["policy_kwargs"])
+            kwargs = {**kwargs, "policy_kwargs": own}
+        changes = changed_attributes(cls, path, data, kwargs)
+        return super().load(path, env, device, custom_objects, print_system_info, force_reset, **changes)
+
+    def _on_step(self) -> None:
+        """After each step of the environments: refresh the target network if there is one, and set ε."""
+        if self.has_target:
+            super()._on_step()
+            return
+        self._n_calls += 1
+        self.exploration_rate = self.exploration_schedule(self._current_progress_remaining)
+        self.logger.record("rollout/exploration_rate", self.exploration_rate)
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
         """
-        Sample the replay buffer and do the updates: SB3's own with the threshold 1, else the same with another loss.
+        Sample the replay buffer and do the updates: SB3's own with the threshold 1 and a target network, else the same
+        with another loss, or with the network itself in place of the target.
 
         :param gradient_steps: How many.
         :param batch_size: Transitions per update.
         """
-        if self.huber_threshold == 1.0:
+        if self.huber_threshold == 1.0 and self.has_target:
             super().train(gradient_steps, batch_size)
             return
         self.policy.set_training_mode(True)
@@ -101,6 +154,9 @@ class BaselineDQN(DQN):
             th.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
             self.policy.optimizer.step()
             losses.append(0.5 * huber(terms.td_error, settings["threshold"]).mean().item())
+        if not self.has_target:
+            # Nothing bootstraps from the copy, but files hold it, and `load` may ask for a target network.
+            self.policy.q_net_target.load_state_dict(self.policy.q_net.state_dict())
         self._n_updates += gradient_steps
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         self.logger.record("train/loss", np.mean(losses))
@@ -113,15 +169,26 @@ class BaselineDQN(DQN):
         return (self.gamma, self.has_target)
 
     def batch_loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
-        bootstrap = self.policy.q_net_target if self.has_target else self.policy.q_net
-        with th.no_grad():
-            next_value = bootstrap(data.next_observations).max(dim=1, keepdim=True).values
+        next_value = self._next_action_values(data.next_observations).max(dim=1, keepdim=True).values
         start = int(self.action_space.start)  # type: ignore[attr-defined]
         q = self.policy.q_net(data.observations).gather(1, data.actions.long() - start)
         discount = (1 - data.dones) * (self.gamma if data.discounts is None else data.discounts)
         return update_loss(
             semi_gradient_coefficients, q, th.zeros_like(q), next_value, data.rewards, discount, **settings
         )
+
+    @th.no_grad()
+    def _next_action_values(self, next_observations: PyTorchObs) -> th.Tensor:
+        """``q(s',·)`` of what bootstraps, shape (batch, actions), in evaluation mode as SB3's target network is."""
+        if self.has_target:
+            return self.policy.q_net_target(next_observations)
+        network = self.policy.q_net
+        # In training mode, a second pass would move the statistics of batch normalisation a second time.
+        mode = network.training
+        network.set_training_mode(False)
+        values = network(next_observations)
+        network.set_training_mode(mode)
+        return values
 
 
 class SquaredDQN(BaselineDQN):
@@ -135,10 +202,8 @@ class SquaredDQN(BaselineDQN):
 
     algorithm_name: ClassVar[str] = "dqn_squared"
 
-    def __init__(
-        self, policy: str | type[DQNPolicy], env: GymEnv | str, *, huber_threshold: float | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(policy, env, huber_threshold=huber_threshold, **kwargs)
+    def __init__(self, *args: Any, huber_threshold: float | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, huber_threshold=huber_threshold, **kwargs)
 
 
 Agent = TwoHeadDQN | BaselineDQN

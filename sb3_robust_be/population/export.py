@@ -62,7 +62,8 @@ def _dqns_own(policy: str | type[Any], arguments: dict[str, Any]) -> dict[str, A
     if own.pop("huber_threshold", 1.0) != 1.0:
         warn(
             f"This member was trained with huber_threshold={arguments['huber_threshold']}; SB3's DQN has the loss with "
-            "threshold 1 and would learn on with that."
+            "threshold 1 and would learn on with that. To keep the loss, make the population, or a single agent that "
+            "takes these parameters (set_parameters), of sb3_robust_be.SquaredDQN, which takes huber_threshold too."
         )
     if "max_grad_norm" in own and own["max_grad_norm"] is None:
         own["max_grad_norm"] = math.inf

@@ -61,13 +61,16 @@ class Population:
 
     DQN is SB3's, with its loss and its target network, and takes ``huber_threshold`` as well (1 is SB3's loss, ``None``
     the squared loss), ``target_update_interval=None`` for no target network and ``max_grad_norm=None``; ``layer_norm``
-    in its ``policy_kwargs`` becomes SB3's by :class:`~sb3_robust_be.qrc.LayerNormExtractor`.
+    in its ``policy_kwargs`` becomes SB3's by :class:`~sb3_robust_be.qrc.LayerNormExtractor`. As an ordinary agent, a
+    member is SB3's DQN and learns on with SB3's loss. ``SquaredDQN`` is the same with ``huber_threshold=None`` by
+    default, and its members keep their loss.
 
     A member has failed when its values are no longer finite, when its environment raises an exception, or when that
     returns a reward or an observation that is NaN, infinite or not of its space. It stays as it is, its episodes end,
     :attr:`failures` says why, and the others go on as if nothing had happened.
 
-    :param algorithm: ``DQN``, ``QRC``, ``QRCHuber``, ``QLC``, ``GQ``, ``GQHuber``, ``SBEED`` or its name in commands.
+    :param algorithm: ``DQN``, ``QRC``, ``QRCHuber``, ``QLC``, ``GQ``, ``GQHuber``, ``SBEED``, ``SquaredDQN`` or its
+        name in commands.
     :param policy: As for a single agent.
     :param env: A gymnasium id, or a function that makes an environment. CartPole, Mountain Car, Acrobot and Cliff World
         are stepped together, others one by one.
@@ -327,6 +330,7 @@ class Population:
         :param replacements: Arguments of the constructor in place of the saved ones: those that could not be written,
             ``device``, ``compile`` or ``verbose``.
         :return: The population. ``learn(..., reset_num_timesteps=False)`` goes on as if nothing had happened.
+        :raises ValueError: For replacements that make other members, or networks that the saved ones do not fit into.
         """
         saved = storage.read(Path(path), replacements)
         population = cls(**saved.arguments)

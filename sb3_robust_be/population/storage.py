@@ -152,12 +152,39 @@ def restore(trainer: Trainer, saved: Saved) -> None:
 
     :param trainer: Of a population made from ``saved.arguments``; it is then as it was when it was saved.
     :param saved: Of :func:`read`.
+    :raises ValueError: If replaced arguments make other members, or networks that the saved ones do not fit into.
     """
     with np.load(saved.state, allow_pickle=False) as arrays:
-        _restore(trainer, arrays, saved.failures)
+        _restore(trainer, arrays, saved)
 
 
-def _restore(trainer: Trainer, arrays: Any, failures: dict[str, list[str]]) -> None:
+# What an argument adds to the state of learning.
+_ADDED_BY = {
+    "target_rows": ("target_update_interval", "target networks"),
+    "feature_norm": ("h_regularization_scale", "running means of the features' squared norm"),
+}
+
+
+def _learned(arrays: Any, group: int, name: str, like: th.Tensor, arguments: Mapping[str, Any]) -> th.Tensor:
+    """What a group of members has learned, in the shape that the arguments have made; what they do not is left out."""
+    stored = arrays[key] if (key := f"learner{group}/{name}") in arrays else None
+    if stored is None and name in _ADDED_BY:
+        argument, lacking = _ADDED_BY[name]
+        given = f"{argument}={arguments[argument]!r}" if argument in arguments else argument
+        raise ValueError(
+            f"{given} needs {lacking}, which the saved members do not have. Leave {argument} out of load(), or make a "
+            "new Population with it."
+        )
+    if stored is None or stored.shape != like.shape:
+        raise ValueError(
+            f"The saved networks do not fit into those that the arguments make, {tuple(like.shape)} numbers. Leave "
+            "policy, policy_kwargs, target_update_interval and choices such as limit out of load(), or make a new "
+            "Population with them."
+        )
+    return th.from_numpy(stored)
+
+
+def _restore(trainer: Trainer, arrays: Any, saved: Saved) -> None:
     n_members = len(trainer.failed_at)
     if len(arrays["failed_at"]) != n_members:
         raise ValueError(
@@ -169,7 +196,7 @@ def _restore(trainer: Trainer, arrays: Any, failures: dict[str, list[str]]) -> N
     trainer.log.load(arrays["log/table"], arrays["log/returns"], arrays["log/lengths"])
     for i, learner in enumerate(trainer.learners):
         for name, x in learner.state().items():
-            x.copy_(th.from_numpy(arrays[f"learner{i}/{name}"]))
+            x.copy_(_learned(arrays, i, name, x, saved.arguments))
         learner.n_updates = int(arrays[f"learner{i}/n_updates"])
     if "replay/counts" in arrays:
         capacity, size, position = map(int, arrays["replay/counts"])
@@ -184,6 +211,7 @@ def _restore(trainer: Trainer, arrays: Any, failures: dict[str, list[str]]) -> N
             trainer.log.returns[member], trainer.log.lengths[member] = 0.0, 0
     failed = np.flatnonzero(arrays["failed_at"] >= 0).tolist()
     # Files of version 0.1 have neither: there, a failed member has diverged, and its environment went on.
-    trainer.fail({i: Failure(*failures[str(i)]) if str(i) in failures else DIVERGED for i in failed})
+    why = saved.failures
+    trainer.fail({i: Failure(*why[str(i)]) if str(i) in why else DIVERGED for i in failed})
     trainer.failed_at[failed] = arrays["failed_at"][failed]
     trainer.n_steps = arrays["n_steps"] if "n_steps" in arrays else np.full(n_members, trainer.n_calls)

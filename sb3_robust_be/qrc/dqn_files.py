@@ -13,13 +13,15 @@ from stable_baselines3.dqn.policies import DQNPolicy
 
 from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.extractors import MinAtarCNN
+from sb3_robust_be.qrc.layer_norm import KNOWN_EXTRACTORS, LayerNormExtractor
 from sb3_robust_be.qrc.policies import QRCPolicy
 
 # Arguments that make DQN what it is and that this family does without.
 DQN_ONLY: dict[str, Any] = {"target_update_interval": None, "max_grad_norm": None, "tau": 1.0}
 
-
-_OF_LAYER_NORM_EXTRACTOR = ("q_net.features_extractor.extractor.", "q_net.features_extractor.hidden.")
+# Where `layer_norm=True` puts layer normalisations: behind hidden layers, and into extractors whose layers are known.
+_HIDDEN = "q_net.q_net."
+_IN_KNOWN_EXTRACTORS = tuple(f"q_net.features_extractor.{part}." for part in ("cnn", "linear", "extractors"))
 
 
 def two_headed(policy_class: Any, aliases: Mapping[str, type[BasePolicy]]) -> type[BasePolicy] | None:
@@ -122,19 +124,35 @@ def check_normalisation(parameters: Mapping[str, Any], policy: QRCPolicy) -> Non
     :param policy: That is to have them.
     :raises ValueError: If the layers differ, so that the names of all that follow differ too.
     """
-    given, own = (_normalisation(state) for state in (parameters.get("policy", {}), policy.state_dict()))
-    if "policy" in parameters and given != own:
+    if "policy" not in parameters:
+        return
+    extractor = policy.q_net.features_extractor
+    if isinstance(extractor, LayerNormExtractor):
+        extractor = extractor.extractor
+    # Into an extractor of a user's own nothing is put, whatever it calls its parts.
+    places = (_HIDDEN, *_IN_KNOWN_EXTRACTORS) if type(extractor) in KNOWN_EXTRACTORS else (_HIDDEN,)
+    given, own = (_normalisation(state, places) for state in (parameters["policy"], policy.state_dict()))
+    if given != own:
         raise ValueError(
             f"The parameters are those of a network {given} and do not fit into this model, which has one {own}: make "
             "the model with the policy_kwargs that the parameters were trained with, or train it from the start."
         )
 
 
-def _normalisation(state: Mapping[str, Any]) -> str:
+def _normalisation(state: Mapping[str, Any], places: tuple[str, ...]) -> str:
     """How a network's layers are normalised, in words, by the names and shapes of its parameters."""
-    # Gains are the only weights with one dimension; those of batch normalisation come with statistics.
-    weights = [name.removesuffix("weight") for name, x in state.items() if name.endswith(".weight") and x.ndim == 1]
-    gains = [name for name in weights if name.startswith("q_net.") and f"{name}running_mean" not in state]
-    if any(name.startswith(_OF_LAYER_NORM_EXTRACTOR) for name in gains):
-        return "with LayerNormExtractor"
-    return "with policy_kwargs=dict(layer_norm=True)" if gains else "without layer normalisation"
+    norms = [name for name in _norms(state) if name.startswith("q_net.")]
+    inserted = any(name.startswith(places) for name in norms)
+    in_extractor = any(not name.startswith(places) for name in norms)
+    extractors = "layer normalisation in its features extractor (such as LayerNormExtractor)"
+    if inserted:
+        return f"with policy_kwargs=dict(layer_norm=True){f' and {extractors}' if in_extractor else ''}"
+    return f"with {extractors}" if in_extractor else "without layer normalisation"
+
+
+def _norms(state: Mapping[str, Any]) -> list[str]:
+    """The names of layer and group normalisations, each with the dot that its parameters' names go on with."""
+    vectors = {name for name, x in state.items() if x.ndim == 1}
+    found = [name.removesuffix("weight") for name in vectors if name.endswith(".weight")]
+    # A gain comes with an offset, as PReLU's slope does not, and without statistics, as batch normalisation's does not.
+    return [name for name in found if f"{name}bias" in vectors and f"{name}running_mean" not in state]

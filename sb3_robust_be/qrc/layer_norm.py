@@ -21,8 +21,8 @@ from torch import nn
 from sb3_robust_be.qrc.extractors import MinAtarCNN
 from sb3_robust_be.qrc.validation import check_flag, constructor_arguments
 
-# Features extractors whose layers are known; what a user's own does with its features, the user knows.
-_KNOWN_EXTRACTORS = (NatureCNN, MinAtarCNN, CombinedExtractor)
+KNOWN_EXTRACTORS: tuple[type[BaseFeaturesExtractor], ...] = (NatureCNN, MinAtarCNN, CombinedExtractor)
+"""Features extractors whose layers are known; what a user's own does with its features, the user knows"""
 
 
 def insert_layer_norm(sequence: nn.Sequential) -> None:
@@ -50,7 +50,7 @@ def insert_into_extractor(extractor: BaseFeaturesExtractor) -> None:
     :param extractor: Changed in place if it is a ``NatureCNN``, a :class:`MinAtarCNN` or a ``CombinedExtractor``; any
         other, subclasses of these included, is left as it is.
     """
-    if type(extractor) in _KNOWN_EXTRACTORS:
+    if type(extractor) in KNOWN_EXTRACTORS:
         for part in list(extractor.modules()):
             if isinstance(part, nn.Sequential):
                 insert_layer_norm(part)

@@ -8,10 +8,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from run_results import load_curves, load_finals
+from stable_baselines3 import DQN
 from stable_baselines3.common.monitor import load_results as load_monitor
 from torch import nn
 
-from sb3_robust_be import LayerNormExtractor
+from sb3_robust_be import QLC, LayerNormExtractor, SquaredDQN
 from sb3_robust_be.evaluation import binned_curve, final_performance, lowest_for_failed, with_unfinished
 from sb3_robust_be.experiments.control.preset import settings_of
 from sb3_robust_be.experiments.control.training import SINGLE, _single_agent, control_spec
@@ -20,6 +21,7 @@ from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.population_units import make_units
 from sb3_robust_be.experiments.run_functions import run_units
 from sb3_robust_be.population import Population
+from sb3_robust_be.population.baseline import BaselineDQN
 from sb3_robust_be.runner.store import run_directory
 
 TINY = {
@@ -105,6 +107,24 @@ def test_a_single_dqn_with_another_loss(tmp_path):
         tiny("dqn_squared", arguments={"learning_rate": {"$linear": [0.01, 0.001]}}),
     ]
     assert run_units([[spec] for spec in specs], tmp_path, executor="serial", progress=False).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "own", "interval", "made"),
+    [
+        ("dqn", {}, None, (DQN, 1)),
+        ("dqn", {"huber_threshold": 1.0}, None, (BaselineDQN, None)),
+        ("dqn", {"huber_threshold": 0.5}, 0, (BaselineDQN, None)),
+        ("dqn", {"huber_threshold": 0.5}, 7, (BaselineDQN, 7)),
+        ("dqn_squared", {}, None, (SquaredDQN, None)),
+        ("dqn_squared", {"policy_kwargs": {"layer_norm": True}}, 7, (SquaredDQN, 7)),
+        ("qlc", {}, None, (QLC, None)),
+    ],
+)
+def test_single_agents_without_a_target_network(algorithm, own, interval, made):
+    """SB3's has one in any case; the others are told that there is none."""
+    model = _single_agent(tiny(algorithm, arguments={**own, "target_update_interval": interval}), "CartPole-v1")
+    assert (type(model), model.target_update_interval) == made
 
 
 def test_lowest_for_failed():

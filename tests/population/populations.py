@@ -46,7 +46,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "dqn": {"huber_threshold": [1.0, None]},
     "qrc": {"h_regularization": [0.0, 1.0]},
     "qrc_huber": {"huber_threshold": [0.01, 1.0]},
-    "qlc": {"gamma": [0.9, 0.99], "h_regularization_scale": ["absolute", "features"]},
+    "qlc": {"gamma": [0.9, 0.99], "h_regularization_scale": "features"},
     "gq": {"h_learning_rate_ratio": [0.5, 2.0]},
     "gq_huber": {"max_grad_norm": [None, 0.01]},
     "sbeed": {"temperature": [0.1, 1]},

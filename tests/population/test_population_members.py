@@ -34,6 +34,7 @@ LISTS = {
     "h_target": ("qrc_huber", ["td_error", "clipped"]),
     "h_averaging": ("gq", ["batch", "action"]),
     "h_decoupled_weight_decay": ("qrc", [False, True]),
+    "h_regularization_scale": ("qrc", ["absolute", "features"]),
     "behaviour": ("sbeed", ["greedy", "softmax"]),
 }
 

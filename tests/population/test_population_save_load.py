@@ -218,6 +218,38 @@ def test_replacements_that_are_of_other_members(tmp_path):
         Population.load(tmp_path, gamma=[0.9, 0.99])
 
 
+ANNOUNCED = pytest.mark.filterwarnings("ignore:.*bootstraps from a target network:UserWarning")
+
+
+@ANNOUNCED
+def test_replacements_that_need_more_than_was_saved(tmp_path):
+    """… while what was saved beyond that is left out."""
+    make("qrc", [3]).learn(25).save(tmp_path / "without")
+    remedy = r"the saved members do not have\. Leave {} out of load\(\), or make a new Population"
+    for name, value, text in (
+        ("h_regularization_scale", "features", "='features' needs running means"),
+        ("target_update_interval", 7, "=7 needs target networks"),
+        ("target_update_interval", [7], r"=\[7\] needs target networks"),
+    ):
+        with pytest.raises(ValueError, match=f"^{name}{text}.*, which {remedy.format(name)}"):
+            Population.load(tmp_path / "without", **{name: value})
+    population = make("qrc", [3], h_regularization_scale="features", target_update_interval=7).learn(25)
+    population.save(tmp_path / "with")
+    loaded = Population.load(tmp_path / "with", h_regularization_scale="absolute", target_update_interval=None)
+    assert th.equal(rows(loaded), rows(population))
+    assert loaded._trainer.learners[0].state().keys() == {"rows", "mean", "square"}
+
+
+@ANNOUNCED
+def test_replacements_that_make_other_networks(tmp_path):
+    make("qlc", [3], limit=["magnitude", None]).save(tmp_path / "two")
+    with pytest.raises(ValueError, match=r"do not fit.*\(2, \d+\).*choices such as limit out of load\(\)"):
+        Population.load(tmp_path / "two", limit=["magnitude", "magnitude"])
+    make("qlc", [3], gamma=[0.9, 0.99]).save(tmp_path / "one")
+    with pytest.raises(ValueError, match=r"do not fit.*policy_kwargs"):
+        Population.load(tmp_path / "one", policy_kwargs={"net_arch": [8]})
+
+
 def test_other_folders(tmp_path):
     with pytest.raises(FileNotFoundError, match=rf"^{tmp_path} holds no population: population\.json is missing"):
         Population.load(tmp_path)

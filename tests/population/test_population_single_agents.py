@@ -11,6 +11,8 @@ from populations import CLASSES, CountingEnv, every_algorithm, find, make
 from small_models import assert_same_parameters, q_values
 from stable_baselines3 import DQN
 
+from sb3_robust_be import SquaredDQN
+
 pytestmark = pytest.mark.filterwarnings("error::UserWarning", "ignore:This member was trained with huber_threshold")
 
 
@@ -118,6 +120,22 @@ def test_dqns_own_has_a_target_clips_and_has_one_loss():
     assert (model.target_update_interval, model.tau, model.max_grad_norm) == (1, 1.0, np.inf)
     assert type(model) is DQN
     model.learn(25)
-    with pytest.warns(UserWarning, match=r"huber_threshold=None.*threshold 1") as caught:
-        population[1]
+    with pytest.warns(UserWarning, match=r"huber_threshold=None.*threshold 1 .*sb3_robust_be\.SquaredDQN") as caught:
+        model = population[1]
     assert caught[0].filename == __file__
+    # The remedy that is named.
+    own = SquaredDQN("MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": [16]})
+    own.set_parameters(model.get_parameters())
+    assert_same_parameters(own, model)
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+@pytest.mark.parametrize("interval", [None, 7])
+def test_a_member_with_the_squared_loss_keeps_it(interval):
+    population = make("dqn_squared", [0, 1], huber_threshold=[None, 2.0], target_update_interval=interval).learn(25)
+    for i, threshold in ((1, None), (2, 2.0)):
+        model = population[i]
+        assert type(model) is SquaredDQN
+        assert (model.huber_threshold, model.target_update_interval) == (threshold, interval)
+        model.learn(25)
+        assert model._n_updates == 10

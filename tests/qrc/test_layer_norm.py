@@ -23,7 +23,7 @@ from small_models import (
     saved_data,
 )
 from stable_baselines3 import DQN
-from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, CombinedExtractor, FlattenExtractor, NatureCNN
 from stable_baselines3.dqn.policies import DQNPolicy
 from test_compiled import assert_same as assert_close_parameters
 from test_compiled import updated
@@ -463,7 +463,7 @@ def test_a_dqn_with_the_extractor_is_a_starting_point(algorithm, place, tmp_path
 WITHOUT, WITH, EXTRACTOR = (
     "without layer normalisation",
     r"with policy_kwargs=dict\(layer_norm=True\)",
-    "with LayerNormExtractor",
+    r"with layer normalisation in its features extractor \(such as LayerNormExtractor\)",
 )
 
 
@@ -486,6 +486,55 @@ def test_parameters_of_another_normalisation_are_refused(source, place, tmp_path
                 assert_same(parameters(other), before)
     with pytest.raises(ValueError, match=f"network {WITH} and do not fit into this model, which has one {WITHOUT}"):
         ours[WITHOUT].set_parameters(ours[WITH].get_parameters())
+
+
+class OwnExtractor(BaseFeaturesExtractor):
+    """A user's own, with names as :class:`LayerNormExtractor` and :class:`MinAtarCNN` have them."""
+
+    def __init__(self, observation_space):
+        super().__init__(observation_space, 5)
+        self.hidden = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.PReLU())
+        self.linear = nn.Sequential(nn.Linear(4, 5), nn.GroupNorm(1, 5), nn.ReLU())
+
+    def forward(self, observations):
+        return self.linear(self.hidden(observations))
+
+
+OWN = {"features_extractor_class": OwnExtractor}
+PRELU = {"activation_fn": nn.PReLU}
+NORM = {"layer_norm": True}
+
+
+def with_kwargs(algorithm, policy_kwargs):
+    return algorithm("MlpPolicy", SpaceEnv(VECTOR, n_actions=3), policy_kwargs={"net_arch": [4], **policy_kwargs})
+
+
+@pytest.mark.parametrize("kwargs", [OWN, PRELU, {**OWN, **PRELU}])
+def test_an_extractor_or_activation_of_ones_own_is_no_layer_norm(kwargs):
+    source, plain, normed = (with_kwargs(c, {**kwargs, **n}) for c, n in ((DQN, {}), (QRC, {}), (QRC, NORM)))
+    plain.set_parameters(source.get_parameters())
+    twin = with_kwargs(QRC, {**kwargs, **NORM})
+    twin.set_parameters(normed.get_parameters())
+    assert_same(parameters(twin), parameters(normed))
+    without = EXTRACTOR if OWN.items() <= kwargs.items() else WITHOUT
+    both = WITH + (f" and {EXTRACTOR.removeprefix('with ')}" if without == EXTRACTOR else "")
+    for given, model, own in ((without, normed, both), (both, plain, without)):
+        other = source if given == without else twin
+        with pytest.raises(ValueError, match=f"network {given} and do not fit into this model, which has one {own}:"):
+            model.set_parameters(other.get_parameters())
+
+
+def test_another_activation_is_not_called_layer_normalisation():
+    """SB3's error, or torch's, names the parameters."""
+    prelu, relu = with_kwargs(QRC, PRELU), with_kwargs(QRC, {})
+    for model, other in ((prelu, relu), (relu, prelu)):
+        with pytest.raises(RuntimeError, match=r"q_net\.q_net\.1\.weight"):
+            model.set_parameters(other.get_parameters())
+    own = with_kwargs(DQN, OWN)
+    with pytest.raises(
+        ValueError, match=f"network {EXTRACTOR} and do not fit into this model, which has one {WITHOUT}"
+    ):
+        relu.set_parameters(own.get_parameters())
 
 
 @pytest.mark.parametrize("source", [DQN, QLC])

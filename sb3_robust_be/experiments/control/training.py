@@ -254,12 +254,13 @@ def _single_agent(spec: Spec, env: Any) -> Any:
 
     name = spec["algorithm"]
     entry, algorithm = registry.find(name), registry.load(name)
-    arguments = target_arguments(_constructed(spec["arguments"]), always_target=entry.always_target)
+    always_target = entry.always_target
+    if name == "dqn" and "huber_threshold" in spec["arguments"]:
+        algorithm, always_target = BaselineDQN, False  # SB3's has one threshold
+    arguments = target_arguments(_constructed(spec["arguments"]), always_target=always_target)
     if entry.baseline:
         policy_kwargs = arguments.get("policy_kwargs")
         arguments["policy_kwargs"] = baseline_policy_kwargs(algorithm, spec["policy"], policy_kwargs)
-    if name == "dqn" and "huber_threshold" in arguments:
-        algorithm = BaselineDQN  # SB3's has one threshold
     return algorithm(spec["policy"], env, seed=spec["seed"], **arguments)
 
 
