@@ -33,7 +33,7 @@ from sb3_robust_be.updates import H_TARGETS, LIMITS
 
 __all__ = ["config_file", "enjoy", "register", "searched_arguments", "train", "tune"]
 
-DEFAULT_ALGORITHM = "qrc_huber"
+DEFAULT_ALGORITHM = "qlc"
 LOG_FOLDER = "logs"
 # Apart from the runs of `train`, of which `enjoy` takes the newest: a search leaves a run without a model.
 TUNE_FOLDER = os.path.join(LOG_FOLDER, "tune")

@@ -258,7 +258,7 @@ def test_help_shows_ours_and_rl_zoo3s(command, capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main([command, "--help"])
     shown = capsys.readouterr().out
-    assert "qrc_huber by default" in shown
+    assert "qlc by default" in shown
     assert "--n-timesteps" in shown
     assert ("--no-progress" in shown) is (command == "train")
 

@@ -315,8 +315,10 @@ def test_mistakes_are_one_line(arguments, says, capsys):
 
 def test_step_sizes_may_be_powers():
     assert command._rate("2^-3") == command._rate("2**-3") == command._rate("0.125") == 0.125
-    with pytest.raises(argparse.ArgumentTypeError):
-        command._rate("-1")
+    assert command._rate("2^-3:0.01") == {"$linear": [0.125, 0.01]}
+    for text in ("-1", "0.1:", "2^-3:2"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            command._rate(text)
 
 
 def test_algorithms_are_checked():

@@ -19,7 +19,9 @@ from sb3_robust_be.experiments.compare.comparison import (
     make_preset,
 )
 from sb3_robust_be.experiments.compare.summary import as_text, footnotes, summarise, verdict
+from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.preset import ControlPreset, ControlResults, measure, plan, read
+from sb3_robust_be.experiments.control.training import LINEAR
 from sb3_robust_be.experiments.control.yaml_file import analyse as control_analyse
 from sb3_robust_be.experiments.experiment import SELECTION, Experiment, Results
 from sb3_robust_be.experiments.options import add_runner_options, execution_of, exit_code, start_fresh
@@ -30,17 +32,25 @@ from sb3_robust_be.runner.store import run_directory, run_state
 from sb3_robust_be.system import write_atomically
 
 DEFAULT_ALGORITHMS = "qlc,qrc_huber,dqn"
-DEFAULT_RATE = "2^-10"
+DEFAULT_RATE = "2^-9:2^-13"
 
 
-def _rate(text: str) -> float:
+def _rate(text: str) -> Rate:
+    """A step size, as ``0.001`` or ``2^-10``, or the first and last one of a linear fall, as ``2^-9:2^-13``."""
+    first, sign, last = text.partition(":")
+    return {LINEAR: [_number(first), _number(last)]} if sign else _number(text)
+
+
+def _number(text: str) -> float:
     base, sign, exponent = text.replace("**", "^").partition("^")
     try:
         value = float(base) ** float(exponent) if sign else float(text)
     except OverflowError:
         value = float("inf")
     if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no step size between 0 and 1; write 0.001 or 2^-10")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no step size between 0 and 1; write 0.001 or 2^-10, or 2^-9:2^-13 for one that falls"
+        )
     return value
 
 
@@ -73,7 +83,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[_rate(DEFAULT_RATE)],
         metavar="RATE",
-        help=f"several: each algorithm's best one over {SELECTION_SEEDS} other seeds is used (default: {DEFAULT_RATE})",
+        help=f"constant, or FIRST:LAST for a linear fall over the run; several: each algorithm's best one over "
+        f"{SELECTION_SEEDS} other seeds is used (default: {DEFAULT_RATE})",
     )
     parser.add_argument("--net-arch", type=_positive, nargs="+", metavar="UNITS", help="hidden units (default: 64 64)")
     parser.add_argument("--layer-norm", action="store_true", help="normalise the hidden layers of every algorithm")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -12,9 +12,10 @@ from gymnasium import spaces
 
 from sb3_robust_be import registry
 from sb3_robust_be.envs.lockstep import batches
+from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.domains import DOMAINS, Domain
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset
-from sb3_robust_be.experiments.control.training import make_agent
+from sb3_robust_be.experiments.control.training import LINEAR, make_agent
 from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.images import is_small
 from sb3_robust_be.messages import did_you_mean, first_line
@@ -107,12 +108,16 @@ def _observations_of(env_id: str) -> spaces.Space:
     return space
 
 
+def _first_of(rate: Rate) -> float:
+    return rate[LINEAR][0] if isinstance(rate, Mapping) else rate
+
+
 def make_preset(
     setup: Setup,
     algorithms: Sequence[str],
     seeds: int,
     steps: int,
-    learning_rates: Sequence[float],
+    learning_rates: Sequence[Rate],
     layer_norm: bool = False,
 ) -> ControlPreset:
     """The comparison as a control experiment, as the declared ones are.
@@ -135,7 +140,7 @@ def make_preset(
     if layer_norm:
         network["layer_norm"] = True
     # Of equally good step sizes the largest, which comes first.
-    grid = {"learning_rate": sorted(learning_rates, reverse=True)}
+    grid = {"learning_rate": sorted(learning_rates, key=_first_of, reverse=True)}
     return ControlPreset(
         (KEY,),
         tuple(Contender(name, name, grid, _choices(setup, name)) for name in algorithms),

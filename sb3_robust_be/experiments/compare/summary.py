@@ -19,13 +19,15 @@ from sb3_robust_be.evaluation import (
     probability_of_improvement,
     worst_decile_mean,
 )
+from sb3_robust_be.experiments.control.contenders import Rate
+from sb3_robust_be.experiments.control.training import LINEAR
 
 
 class Row(NamedTuple):
     """One algorithm, by its return per step over the last quarter."""
 
     algorithm: str
-    learning_rate: float
+    learning_rate: Rate
     seeds: int
     mean: Interval
     median: float
@@ -40,7 +42,7 @@ class Row(NamedTuple):
 
 def summarise(
     finals: Mapping[str, np.ndarray],
-    rates: Mapping[str, float],
+    rates: Mapping[str, Rate],
     baseline: str,
     unfinished: Mapping[str, np.ndarray] | None = None,
 ) -> list[Row]:
@@ -159,6 +161,10 @@ def footnotes(rows: list[Row]) -> list[str]:
     return notes
 
 
+def _rate_text(rate: Rate) -> str:
+    return " → ".join(f"{x:.3g}" for x in rate[LINEAR]) if isinstance(rate, Mapping) else f"{rate:.4g}"
+
+
 def _cells(row: Row) -> list[Any]:
     beats = (
         "–"
@@ -167,7 +173,7 @@ def _cells(row: Row) -> list[Any]:
     )
     return [
         row.algorithm,
-        f"{row.learning_rate:.4g}",
+        _rate_text(row.learning_rate),
         row.seeds,
         f"{row.mean.estimate:.4g} [{row.mean.low:.4g}, {row.mean.high:.4g}]",
         f"{row.median:.4g}",
