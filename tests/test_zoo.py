@@ -17,14 +17,14 @@ import rl_zoo3.utils
 import yaml
 from stable_baselines3.common.monitor import load_results
 
-from sb3_robust_be import QRCHuber, cli, zoo
+from sb3_robust_be import QLC, cli, zoo
 from sb3_robust_be.registry import classes
 
 ALGORITHMS = classes()
 
 ROOT = Path(__file__).parents[1]
 ENV_ID = "RobustBE/MountainCar1000-v0"
-RUN = Path("logs") / "qrc_huber" / "RobustBE-MountainCar1000-v0_1"
+RUN = Path("logs") / "qlc" / "RobustBE-MountainCar1000-v0_1"
 QUIET = ["--no-progress", "--no-tensorboard", "--eval-freq", "-1", "--log-interval", "-2"]
 COMMON = {"learning_rate", "h_regularization", "h_learning_rate_ratio"}
 SEARCHED = {
@@ -113,7 +113,7 @@ def test_train_shows_a_progress_bar_and_the_configuration(trained):
     folder, output = trained
     assert "100%" in output
     assert "1,010/1,010" in output
-    assert f"Loading hyperparameters from: {zoo.config_file('qrc_huber')}" in output
+    assert f"Loading hyperparameters from: {zoo.config_file('qlc')}" in output
     assert saved_config(folder / RUN)["policy_kwargs"] == "dict(net_arch=[32, 32])"
 
 
@@ -163,7 +163,7 @@ def test_tune_and_train_on_a_trial(in_tmp_path):
         assert {name: config[name] for name in trial.params} == trial.params
         assert config["policy_kwargs"] == "dict(net_arch=[64, 64])"  # the search leaves the network alone
         (path,) = newest.glob("*.zip")
-        assert QRCHuber.load(path).huber_threshold == trial.params["huber_threshold"]
+        assert QLC.load(path).huber_threshold == trial.params["huber_threshold"]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

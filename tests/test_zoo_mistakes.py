@@ -23,7 +23,7 @@ def in_tmp_path(tmp_path, monkeypatch):
     [
         (["train", "--env", "CartPol-v1"], "Did you mean 'CartPole-v1'"),
         (["tune", "--env", "MinAtar/Breakuot-v0"], "Did you mean 'MinAtar/Breakout-v0'"),
-        (["enjoy", "--env", "Acrobot-v1"], "sb3-robust-be train --algo qrc_huber --env Acrobot-v1"),
+        (["enjoy", "--env", "Acrobot-v1"], "sb3-robust-be train --algo qlc --env Acrobot-v1"),
         (["train", "--env", "no_env_like_this"], "name that with --gym-packages"),
         (["train", "--env", "my_envs:X-v0"], "give --gym-packages my_envs --env X-v0."),
         (["tune", "--env", "my_envs:X-v0", "--gym-packages", "other"], "give --gym-packages my_envs other --env X-v0."),

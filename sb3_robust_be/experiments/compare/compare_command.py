@@ -45,8 +45,8 @@ def _number(text: str) -> float:
     base, sign, exponent = text.replace("**", "^").partition("^")
     try:
         value = float(base) ** float(exponent) if sign else float(text)
-    except OverflowError:
-        value = float("inf")
+    except (OverflowError, ValueError):
+        value = float("nan")
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no step size between 0 and 1; write 0.001 or 2^-10, or 2^-9:2^-13 for one that falls"
