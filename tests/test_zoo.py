@@ -17,7 +17,7 @@ import rl_zoo3.utils
 import yaml
 from stable_baselines3.common.monitor import load_results
 
-from sb3_robust_be import QLC, cli, zoo
+from sb3_robust_be import QLC, QRCHuber, cli, zoo
 from sb3_robust_be.registry import classes
 
 ALGORITHMS = classes()
@@ -85,7 +85,7 @@ def trained(tmp_path_factory):
 
 def test_train_writes_a_model_that_plays(trained):
     folder, _ = trained
-    model = QRCHuber.load(folder / RUN / "RobustBE-MountainCar1000-v0.zip")
+    model = QLC.load(folder / RUN / "RobustBE-MountainCar1000-v0.zip")
     assert model.num_timesteps == 1010
     assert model._n_updates == 1010 - 32
     assert model.huber_threshold == 0.5  # the entry of this environment, not the default
@@ -130,7 +130,7 @@ def test_enjoy_plays_the_newest_run(trained, in_tmp_path, monkeypatch, capsys):
 def test_training_goes_on(trained, in_tmp_path):
     start = trained[0] / RUN / "RobustBE-MountainCar1000-v0.zip"
     assert cli.main(["train", "--env", ENV_ID, "-n", "100", "-i", str(start), *QUIET]) == 0
-    model = QRCHuber.load(in_tmp_path / RUN / "RobustBE-MountainCar1000-v0.zip")
+    model = QLC.load(in_tmp_path / RUN / "RobustBE-MountainCar1000-v0.zip")
     assert model._n_updates == 1010 - 32 + 100 - 32
 
 
@@ -163,7 +163,7 @@ def test_tune_and_train_on_a_trial(in_tmp_path):
         assert {name: config[name] for name in trial.params} == trial.params
         assert config["policy_kwargs"] == "dict(net_arch=[64, 64])"  # the search leaves the network alone
         (path,) = newest.glob("*.zip")
-        assert QLC.load(path).huber_threshold == trial.params["huber_threshold"]
+        assert QRCHuber.load(path).huber_threshold == trial.params["huber_threshold"]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
