@@ -88,7 +88,8 @@ def test_train_writes_a_model_that_plays(trained):
     model = QLC.load(folder / RUN / "RobustBE-MountainCar1000-v0.zip")
     assert model.num_timesteps == 1010
     assert model._n_updates == 1010 - 32
-    assert model.huber_threshold == 0.5  # the entry of this environment, not the default
+    assert model.replay_buffer_class is None
+    assert (model.buffer_size, model.policy.net_arch) == (4000, [32, 32])  # the entry of this environment
     action, _ = model.predict(np.array([-0.5, 0.0], dtype=np.float32), deterministic=True)
     assert action in (0, 1, 2)
     assert (folder / RUN / "best_model.zip").is_file()

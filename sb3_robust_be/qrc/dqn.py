@@ -56,6 +56,7 @@ from sb3_robust_be.qrc.validation import (
     check_numbers,
     check_observations,
     check_rewards,
+    constructor_arguments,
     plain_number,
     warn_of_priorities,
 )
@@ -549,6 +550,10 @@ class TwoHeadDQN(DQN):
         data = read_attributes(path, device, custom_objects)
         saved_by = data.get("algorithm")
         if saved_by is None:
+            if "huber_threshold" in data and "huber_threshold" in constructor_arguments(cls):
+                # That of SquaredDQN's loss is another.
+                own = constructor_arguments(cls)["huber_threshold"].default
+                custom_objects = {"huber_threshold": own, **custom_objects}
             custom_objects = {
                 **objects_from_dqn(path, data, cls.__name__, cls.policy_aliases, {**custom_objects, **kwargs}),
                 **custom_objects,

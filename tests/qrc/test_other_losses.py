@@ -10,7 +10,7 @@ from small_models import make
 from stable_baselines3 import DQN
 from two_heads import make_batch, make_model
 
-from sb3_robust_be import QRC, SquaredDQN
+from sb3_robust_be import QRC, QRCHuber, SquaredDQN
 from sb3_robust_be.population.baseline import BaselineDQN
 
 
@@ -93,5 +93,7 @@ def test_squared_dqn(tmp_path):
     loaded = SquaredDQN.load(tmp_path / "model", env=gym.make("CartPole-v1"))
     assert loaded.huber_threshold is None
     loaded.learn(20, reset_num_timesteps=False)
+    with pytest.warns(UserWarning, match="was saved by SB3's DQN"):
+        assert QRCHuber.load(tmp_path / "model").huber_threshold == 1.0
     with pytest.raises(ValueError, match="huber_threshold must be positive"):
         SquaredDQN("MlpPolicy", "CartPole-v1", huber_threshold=0)
