@@ -67,7 +67,7 @@ class RobustQLearning(TwoHeadDQN):
     :param device: Device (cpu, cuda, ...) on which the code should be run.
     :param _init_setup_model: Whether or not to build the network at the creation of the instance
     :param projection: How ``h`` enters the correction: ``"squared"``: as it is; ``"huber"``: clipped to ±κ;
-        ``"absolute"``: its sign; ``"smooth_huber"``: ``κ·tanh(h/κ)``.
+        ``"absolute"``: its sign; ``"smooth_huber"``: ``κ·tanh(h/κ)``; ``"one_sided"``: ``max(h, 0)`` (ours).
     :param huber_threshold: κ, the paper's τ, in units of (TD) reward: a number, a function of the progress remaining,
         or ``None`` for no clipping. A κ far below the TD errors takes the correction away: on the two-state chain of
         features 1 and 2, κ = 0.1 diverges like DQN where κ = 1 converges. Watch ``train/h_clip_fraction``.
