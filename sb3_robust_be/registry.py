@@ -51,7 +51,7 @@ ENTRIES: dict[str, Entry] = {
     "gq_huber": Entry("sb3_robust_be.qrc:GQHuber", "GQ-Huber", "orange", "P"),
     "sbeed": Entry("sb3_robust_be.sbeed:SBEED", "SBEED", "green", "<"),
     "dqn_squared": Entry(
-        *("sb3_robust_be.population.baseline:SquaredDQN", "DQN, squared loss", "black", "s"),
+        *("sb3_robust_be.population.baseline:SquaredDQN", "DQN, squared loss", "yellow", ">"),
         baseline=True,
         config=False,
     ),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sb3_robust_be import cli
-from sb3_robust_be.evaluation import Outcome
+from sb3_robust_be.evaluation import Outcome, bootstrap_interval
 from sb3_robust_be.experiments import results_page
+from sb3_robust_be.experiments.control.preset import read
 from sb3_robust_be.experiments.declared import load_declared, prediction
 from sb3_robust_be.experiments.publish import FOLDER, load, published
 from sb3_robust_be.experiments.results_page import COLUMNS, PAGE, results_section
@@ -81,3 +83,24 @@ def test_links_within_the_page():
         re.sub(r"[^\w\- ]", "", line[3:]).replace(" ", "-") for line in re.findall(r"^## .*", TEXT, re.MULTILINE)
     }
     assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= anchors
+
+
+def test_where_to_start():
+    """The table of README, of the published runs of `one-setting`."""
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Where to start")[2].partition("\n## ")[0]
+    header, _, *lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    preset = load_declared("one-setting").preset("laptop")
+    finals = read(preset.one_for_all(), load(FOLDER, "one-setting", "laptop")).finals
+    labels = {
+        "QLC": "qlc, one-sided, layer norm",
+        "squared, no target, LayerNorm": "dqn, squared loss, layer norm",
+        "squared, target, LayerNorm": "dqn, squared loss, target, layer norm",
+        "squared, target": "dqn, squared loss, target",
+        "as SB3 has it": "dqn",
+    }
+    assert header[1:] == list(labels)
+    assert [line[0] for line in lines] == list(finals)
+    for name, *cells in lines:
+        for cell, label in zip(cells, labels.values(), strict=True):
+            found = bootstrap_interval(finals[name][label], np.mean, rng=np.random.default_rng(0))
+            assert cell.replace("−", "-") == f"{found.estimate:.0f} [{found.low:.0f}, {found.high:.0f}]"

@@ -147,6 +147,11 @@ def test_the_algorithms_share_all_other_settings(name):
         skipped = own | ({"policy_kwargs"} if key in MINATAR else set())
         # Each algorithm's own is chosen; see test_zoo_evidence.py.
         skipped |= {"learning_rate"} if key in SMALL else set()
+        if name == "qlc" and key not in MINATAR:
+            # The class's falling rate, and normalised layers in the same network.
+            skipped |= {"policy_kwargs"} | ({"learning_rate"} if key == "default" else set())
+            if "net_arch" in entry.get("policy_kwargs", ""):
+                assert network(entry) == network(other)
         assert {k: v for k, v in entry.items() if k not in skipped} == {
             k: v for k, v in other.items() if k not in skipped
         }
