@@ -115,7 +115,7 @@ def test_train_shows_a_progress_bar_and_the_configuration(trained):
     assert "100%" in output
     assert "1,010/1,010" in output
     assert f"Loading hyperparameters from: {zoo.config_file('qlc')}" in output
-    assert saved_config(folder / RUN)["policy_kwargs"] == "dict(net_arch=[32, 32])"
+    assert saved_config(folder / RUN)["policy_kwargs"] == "dict(net_arch=[32, 32], layer_norm=True)"
 
 
 def test_enjoy_plays_the_newest_run(trained, in_tmp_path, monkeypatch, capsys):
