@@ -35,6 +35,7 @@ SMALL = replace(
     contenders=one_setting.contenders((0.1, 0.2), (0.1,), (64,), (CANDIDATE, "dqn", "dqn, squared loss, target")),
     seeds=6,
     zoo=("dqn",),
+    best_of_each=True,
     selection_seeds=2,
     seeds_of={},
 )
