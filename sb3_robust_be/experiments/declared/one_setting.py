@@ -204,8 +204,8 @@ PRESETS = {
         best_of_each=False,
         note="Shorter than the paper's runs: 40 000 steps on the small domains, 20 000 on Cliff World, 100 000 on "
         "Lunar Lander. Six step sizes for each contender, three constant and three falling. MinAtar and rl_zoo3's "
-        "values take hours on two cores each, and the best setting of each environment beside the one for all is left out, "
-        "too; all are in the paper preset.",
+        "values take hours on two cores each, and the best setting of each environment beside the one for all is left "
+        "out, too; all are in the paper preset.",
     ),
     "paper": OneSettingPreset(
         CHEAP_DOMAINS,
