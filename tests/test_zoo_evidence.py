@@ -13,6 +13,7 @@ from sb3_robust_be import zoo
 from sb3_robust_be.experiments.control.preset import read, selection_scores
 from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.publish import FOLDER, load
+from sb3_robust_be.qrc.qrc import FALLING
 
 SMALL = {
     "cart-pole": "CartPole-v1",
@@ -23,7 +24,7 @@ SMALL = {
 }
 SOURCES = {
     "qrc": {"control": ["qrc"]},
-    "qlc": {"control": ["qlc"]},
+    "qlc": {"one-setting": ["qlc, one-sided, layer norm"]},
     "sbeed": {"control": ["sbeed"]},
     # Where there is a sweep of thresholds, it is what chooses.
     "qrc_huber": {"control": ["qrc_huber"], "threshold": None},
@@ -35,10 +36,14 @@ GAMES = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
 NUMBER = r"(-?[\d.]+) \[-?[\d.]+, -?[\d.]+\]"
 
 
+def control_preset(name):
+    preset = load_declared(name).preset("laptop")
+    return preset.one_for_all() if name == "one-setting" else preset
+
+
 @cache
 def published_results(name):
-    preset = load_declared(name).preset("laptop")
-    return read(preset, load(FOLDER, name, "laptop"))
+    return read(control_preset(name), load(FOLDER, name, "laptop"))
 
 
 def evidence(name, labels):
@@ -60,7 +65,7 @@ def score(results, key, label):
 def cases():
     for algorithm, sources in SOURCES.items():
         for key in SMALL:
-            of_key = [name for name in sources if key in load_declared(name).preset("laptop").domains]
+            of_key = [name for name in sources if key in control_preset(name).domains]
             if of_key:
                 yield algorithm, key, of_key[-1]
 
@@ -74,6 +79,12 @@ def entry_lines(algorithm, env):
 def test_chosen_settings(algorithm, key, name):
     entry = yaml.safe_load(zoo.config_file(algorithm).read_text(encoding="utf-8"))[SMALL[key]]
     setting, runs = next((s, r) for k, s, r in evidence(name, SOURCES[algorithm][name]) if k == key)
+    if algorithm == "qlc":
+        # The rate that was chosen is the class's own, which an entry without one has.
+        first, last = setting.pop("learning_rate")["$linear"]
+        assert (first, last) == (FALLING.start, FALLING.end)
+        assert "learning_rate" not in entry
+        assert eval(entry["policy_kwargs"])["layer_norm"] is setting.pop("policy_kwargs")["layer_norm"]
     assert {argument: entry[argument] for argument in setting} == setting
     found = re.search(rf"# {name}: {NUMBER} at [\d ]+ steps, (\d+) seeds", entry_lines(algorithm, SMALL[key]))
     assert found, entry_lines(algorithm, SMALL[key])

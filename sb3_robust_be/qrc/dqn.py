@@ -406,16 +406,16 @@ class TwoHeadDQN(DQN):
         return th.nn.utils.clip_grad_norm_(values, self.max_grad_norm)
 
     @th.no_grad()
-    def _regularize(self, terms: LossTerms) -> None:
+    def _regularize(self, feature_norm: th.Tensor) -> None:
         """Add ``β·n·θ_h`` to the secondary head's gradient, n being the running mean of the features' squared norm.
 
         Where β is absolute, the optimiser does it.
+
+        :param feature_norm: Of :class:`LossTerms`.
         """
-        if terms.feature_norm is None:
-            return
         self._feature_norm_updates += 1
         rate = feature_norm_rate(int(self._feature_norm_updates))
-        self._feature_norm.lerp_(terms.feature_norm.to(self._feature_norm), rate)
+        self._feature_norm.lerp_(feature_norm.to(self._feature_norm), rate)
         factor = self.h_regularization * self._feature_norm
         for parameter in self.q_net.h_net.parameters():
             if parameter.grad is not None:
@@ -449,7 +449,8 @@ class TwoHeadDQN(DQN):
                 warn_of_priorities(self.replay_buffer, data)  # type: ignore[arg-type]
             terms.append(self._compute_gradients(data, settings))
             grad_norm = self._clip_gradients(values)
-            self._regularize(terms[-1])
+            if terms[-1].feature_norm is not None:
+                self._regularize(terms[-1].feature_norm)
             optimizer.step()
 
         self._n_updates += gradient_steps

@@ -41,7 +41,8 @@ def ratio_of_h_to_td_error(factor: float, beta: float, scale: str, batch_size: i
     for i in range(6000):
         h_group["lr"] = 1e-2 * 0.999**i
         terms = model._compute_gradients(batch, model.update_settings())
-        model._regularize(terms)
+        if scale == "features":
+            model._regularize(terms.feature_norm)
         model.policy.optimizer.step()
     return float((terms.h * terms.td_error).sum() / (terms.td_error**2).sum())
 
@@ -72,7 +73,7 @@ def test_the_gradient_by_hand():
         with th.no_grad():
             norms.append(model.q_net.hidden_features(batch.observations).square().sum(dim=1).mean() + 1)
         th.testing.assert_close(terms.feature_norm, norms[-1])
-        model._regularize(terms)
+        model._regularize(terms.feature_norm)
     expected = th.stack(norms).mean()
     th.testing.assert_close(model._feature_norm.double(), expected, rtol=1e-6, atol=0)
     for (name, own), other in zip(model.q_net.named_parameters(), plain.q_net.parameters(), strict=True):
@@ -92,7 +93,7 @@ def test_saved_in_the_middle_it_goes_on_bit_for_bit(algorithm, tmp_path):
     for one in (model, loaded):
         one._setup_learn(1, reset_num_timesteps=False)
         for batch in batches:
-            one._regularize(one._compute_gradients(batch, one.update_settings()))
+            one._regularize(one._compute_gradients(batch, one.update_settings()).feature_norm)
             one.policy.optimizer.step()
     for own, other in zip(model.q_net.parameters(), loaded.q_net.parameters(), strict=True):
         assert th.equal(own, other)
@@ -129,7 +130,7 @@ def test_what_is_left_of_h_in_a_network_is_the_share_of_each_direction():
     for i in range(8000):
         h_group["lr"] = 3e-3 * 0.999**i
         terms = model._compute_gradients(batch, model.update_settings())
-        model._regularize(terms)
+        model._regularize(terms.feature_norm)
         model.policy.optimizer.step()
     with th.no_grad():
         seen = model.q_net.hidden_features(batch.observations)
