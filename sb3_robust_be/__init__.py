@@ -1,6 +1,6 @@
 """Robust Bellman-error algorithms for Stable-Baselines3.
 
-``from sb3_robust_be import QRCHuber`` is all a DQN user changes. Names load on first use, because importing
+``from sb3_robust_be import QLC`` is all a DQN user changes. Names load on first use, because importing
 Stable-Baselines3 takes seconds; importing the package registers its environments with gymnasium.
 """
 
