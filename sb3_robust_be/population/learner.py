@@ -14,7 +14,7 @@ from sb3_robust_be.population.baseline import Agent
 from sb3_robust_be.population.graphs import Function, trace
 from sb3_robust_be.population.member_functions import MemberFunctions, Tensors
 from sb3_robust_be.population.stacked import Layout, check_stackable
-from sb3_robust_be.qrc.dqn import feature_norm_rate
+from sb3_robust_be.qrc.regularization import feature_norm_rate
 
 # As torch's clip_grad_norm_.
 _NORM_EPS = 1e-6

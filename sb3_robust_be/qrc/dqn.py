@@ -6,7 +6,7 @@ import io
 import pathlib
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch as th
@@ -44,6 +44,12 @@ from sb3_robust_be.qrc.policies import (
     QRCNetwork,
     QRCPolicy,
 )
+from sb3_robust_be.qrc.regularization import (
+    H_REGULARIZATION_SCALES,
+    HRegularizationScale,
+    add_relative_decay,
+    feature_norm_rate,
+)
 from sb3_robust_be.qrc.saving import saving_to
 from sb3_robust_be.qrc.validation import (
     NUMERIC_ARGUMENTS,
@@ -60,20 +66,6 @@ from sb3_robust_be.qrc.validation import (
     plain_number,
     warn_of_priorities,
 )
-
-HRegularizationScale = Literal["absolute", "features"]
-H_REGULARIZATION_SCALES: tuple[str, ...] = ("absolute", "features")
-FEATURE_NORM_RATE = 0.01
-"""Least weight of a new batch in the running mean of the features' squared norm: it looks back some 100 updates"""
-
-
-def feature_norm_rate(n_updates: int) -> float:
-    """The weight of a batch in the running mean of the features' squared norm.
-
-    :param n_updates: From 1: how many batches have been seen, this one included.
-    :return: ``1/n`` at first, so that the mean is that of all, then :data:`FEATURE_NORM_RATE`.
-    """
-    return max(1.0 / n_updates, FEATURE_NORM_RATE)
 
 
 class TwoHeadDQN(DQN):
@@ -416,10 +408,7 @@ class TwoHeadDQN(DQN):
         self._feature_norm_updates += 1
         rate = feature_norm_rate(int(self._feature_norm_updates))
         self._feature_norm.lerp_(feature_norm.to(self._feature_norm), rate)
-        factor = self.h_regularization * self._feature_norm
-        for parameter in self.q_net.h_net.parameters():
-            if parameter.grad is not None:
-                parameter.grad.addcmul_(parameter, factor)
+        add_relative_decay(self.q_net.h_net.parameters(), self.h_regularization, self._feature_norm)
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
         """

@@ -11,9 +11,10 @@ from stable_baselines3.common.type_aliases import GymEnv, ReplayBufferSamples, S
 from stable_baselines3.common.utils import LinearSchedule
 
 from sb3_robust_be.messages import warn
-from sb3_robust_be.qrc.dqn import HRegularizationScale, TwoHeadDQN
+from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.losses import H_AVERAGINGS, HAveraging, LossTerms, action_counts, qrc_loss
 from sb3_robust_be.qrc.policies import QRCPolicy
+from sb3_robust_be.qrc.regularization import HRegularizationScale
 from sb3_robust_be.qrc.validation import (
     check_choice,
     check_not_negative,

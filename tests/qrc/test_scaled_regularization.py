@@ -10,7 +10,7 @@ from small_models import make, reloaded
 from two_heads import make_batch, make_model
 
 from sb3_robust_be import GQ, QLC, QRC, QRCHuber
-from sb3_robust_be.qrc.dqn import FEATURE_NORM_RATE, feature_norm_rate
+from sb3_robust_be.qrc.regularization import FEATURE_NORM_RATE, feature_norm_rate
 
 SCALED = {"h_regularization_scale": "features"}
 
