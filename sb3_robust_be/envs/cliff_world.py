@@ -11,11 +11,12 @@ the problem completely, for a solver or a vectorised copy::
 
 from __future__ import annotations
 
-import operator
 from typing import Any, Literal, SupportsIndex, get_args
 
 import gymnasium as gym
 import numpy as np
+
+from sb3_robust_be.envs.moves import move_index
 
 __all__ = [
     "CLIFF",
@@ -145,9 +146,7 @@ class CliffWorldEnv(gym.Env[np.ndarray, np.int64]):
         :return: Observation, reward, whether the goal is reached, ``False`` (the cut-off is a wrapper's), ``{}``.
         :raises ValueError: If ``action`` is not one of the four.
         """
-        index = operator.index(action)
-        if not 0 <= index < len(MOVES):
-            raise ValueError(f"action={action!r} is invalid: choose 0 (up), 1 (right), 2 (down) or 3 (left)")
+        index = move_index(action)
         [(_, self.state, reward, terminated)] = self.P[self.state][index]
         return self._observe(), reward, terminated, False, {}
 

@@ -5,12 +5,13 @@ The functions take coordinates of any shape, so that an environment and a vector
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
 import gymnasium as gym
 import numpy as np
+
+from sb3_robust_be.envs.moves import move_index
 
 __all__ = [
     "DEPTH_COST",
@@ -137,9 +138,7 @@ class PuddleWorldEnv(gym.Env[np.ndarray, np.int64]):
         :return: Observation, reward, whether the goal is reached, ``False`` (the cut-off is a wrapper's), ``{}``.
         :raises ValueError: If ``action`` is not one of the four.
         """
-        index = operator.index(action)
-        if not 0 <= index < len(MOVES):
-            raise ValueError(f"action={action!r} is invalid: choose 0 (up), 1 (right), 2 (down) or 3 (left)")
+        index = move_index(action)
         self.state = moved(self.state, self._moves[index], self.np_random.standard_normal(2))
         return self.state.astype(np.float32), float(reward_at(self.state)), bool(in_goal(self.state)), False, {}
 
