@@ -25,6 +25,7 @@ from sb3_robust_be.evaluation.comparisons import (
     probability_of_improvement,
     welch_t,
 )
+from sb3_robust_be.evaluation.factorial import interactions, main_effects
 from sb3_robust_be.evaluation.failures import failed, failed_difference, failed_fraction, lowest_for_failed
 from sb3_robust_be.evaluation.families import holm_adjusted, of_finite, unresolved_if_lost
 from sb3_robust_be.evaluation.hartigan import dip, dip_null
@@ -84,11 +85,13 @@ __all__ = [
     "holm",
     "holm_adjusted",
     "insensitive",
+    "interactions",
     "iqm",
     "longer_tailed",
     "lower",
     "lower_ratio",
     "lowest_for_failed",
+    "main_effects",
     "mann_whitney",
     "mean_band",
     "mean_error",

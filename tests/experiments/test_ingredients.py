@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from made_rows import made_rows
 
-from sb3_robust_be.evaluation import Outcome, t_interval, welch_t
+from sb3_robust_be.evaluation import Outcome, interactions, main_effects, t_interval, welch_t
 from sb3_robust_be.experiments.control.domains import SCALES
 from sb3_robust_be.experiments.control.preset import plan
 from sb3_robust_be.experiments.declared import ingredients
@@ -32,11 +32,10 @@ from sb3_robust_be.experiments.declared.ingredients import (
     PRESETS,
     TARGETS,
     Cell,
+    by_cell,
     finalists,
     ingredient_verdicts,
-    interactions,
     lowest_returns,
-    main_effects,
     ranks,
 )
 from sb3_robust_be.experiments.experiment import REPORTED, SELECTION, without_rows
@@ -76,7 +75,7 @@ def additive(spread=0.0):
 
 
 def test_main_effects_of_additive_data_are_what_was_added():
-    found = main_effects(CELLS, additive())
+    found = main_effects(Cell._fields, by_cell(CELLS, additive()))
     expected = {
         f"{kind}: {level}": value
         for kind, added in zip(Cell._fields, ADDED, strict=True)
@@ -89,7 +88,7 @@ def test_main_effects_of_additive_data_are_what_was_added():
 
 
 def test_additive_data_have_no_interactions():
-    found = interactions(CELLS, additive())
+    found = interactions(Cell._fields, by_cell(CELLS, additive()))
     # Of the correction with three others, and of these among themselves.
     assert len(found) == 3 * 5 + 3
     for interval in found.values():
@@ -103,9 +102,9 @@ def test_one_planted_interaction():
         if (cell.correction, cell.norm) == ("one-sided", "LayerNorm"):
             own[cell.label] = own[cell.label] + 24.0
     planted = "correction: one-sided × norm: LayerNorm"
-    for name, interval in interactions(CELLS, own).items():
+    for name, interval in interactions(Cell._fields, by_cell(CELLS, own)).items():
         assert interval.estimate == pytest.approx(24.0 if name == planted else 0.0, abs=1e-9), name
-    found = {name: interval.estimate for name, interval in main_effects(CELLS, own).items()}
+    found = {name: interval.estimate for name, interval in main_effects(Cell._fields, by_cell(CELLS, own)).items()}
     # The average effect of one has half of it, that of the other a sixth.
     assert found["correction: one-sided"] == pytest.approx(40.0 + 24.0 / 2)
     assert found["norm: LayerNorm"] == pytest.approx(100.0 + 24.0 / 6)
@@ -120,7 +119,7 @@ def test_intervals_are_students_of_one_difference_per_seed():
             own[cell.label] = own[cell.label] + by_seed
     found, expected = (
         [interval.estimate, interval.low, interval.high]
-        for interval in (main_effects(CELLS, own)["target: target"], t_interval(by_seed - 3.0))
+        for interval in (main_effects(Cell._fields, by_cell(CELLS, own))["target: target"], t_interval(by_seed - 3.0))
     )
     np.testing.assert_allclose(found, expected)
 

@@ -18,7 +18,9 @@ from sb3_robust_be.evaluation import (
     combined,
     greater,
     holm_adjusted,
+    interactions,
     lowest_for_failed,
+    main_effects,
     t_interval,
     unresolved_if_lost,
     worst_decile_mean,
@@ -223,50 +225,21 @@ def _plan(preset: IngredientsPreset, rows: Rows) -> list[Run]:
     return distinct_runs(runs)
 
 
-def main_effects(cells: tuple[Cell, ...], own: Returns) -> dict[str, Interval]:
-    """What each level does on a domain, on average over all other ingredients.
-
-    Each seed gives one difference, of the mean over all cells with the level and the mean over those with the first
-    level; its interval is Student's over the seeds, which are independent.
-
-    :param cells: Of a full factorial.
-    :param own: Final returns by label of a cell.
+def by_cell(cells: tuple[Cell, ...], own: Returns) -> dict[tuple[str, ...], np.ndarray]:
     """
-    found = {}
-    for position, field in enumerate(Cell._fields):
-        levels = list(dict.fromkeys(cell[position] for cell in cells))
-        means = {x: np.mean([own[cell.label] for cell in cells if cell[position] == x], axis=0) for x in levels}
-        for level in levels[1:]:
-            found[f"{field}: {level}"] = t_interval(means[level] - means[levels[0]])
-    return found
-
-
-def interactions(cells: tuple[Cell, ...], own: Returns) -> dict[str, Interval]:
-    """By how much the effect of one level is larger where another is there: differences of two differences.
-
-    :param cells: Of a full factorial.
-    :param own: Final returns by label of a cell.
+    :param cells: Of the factorial.
+    :param own: On a domain.
+    :return: The same by the levels of each cell, for :mod:`sb3_robust_be.evaluation.factorial`.
     """
-    found = {}
-    for (i, one), (j, other) in itertools.combinations(enumerate(Cell._fields), 2):
-        first, second = (list(dict.fromkeys(cell[k] for cell in cells)) for k in (i, j))
-        means = {
-            (x, y): np.mean([own[c.label] for c in cells if (c[i], c[j]) == (x, y)], axis=0)
-            for x in first
-            for y in second
-        }
-        for x, y in itertools.product(first[1:], second[1:]):
-            difference = means[x, y] - means[first[0], y] - means[x, second[0]] + means[first[0], second[0]]
-            found[f"{one}: {x} × {other}: {y}"] = t_interval(difference)
-    return found
+    return {tuple(cell): own[cell.label] for cell in cells}
 
 
 def _effects_table(cells: tuple[Cell, ...], finals: Mapping[str, Returns]) -> report.Table:
     rows: list[Row] = [
         {"domain": domain, "kind": kind, "effect": name, "difference of the return": interval}
         for domain, own in finals.items()
-        for kind, effects in (("main", main_effects(cells, own)), ("interaction", interactions(cells, own)))
-        for name, interval in effects.items()
+        for kind, effects in (("main", main_effects), ("interaction", interactions))
+        for name, interval in effects(Cell._fields, by_cell(cells, own)).items()
     ]
     caption = (
         f"{MEASURE}, averaged over all other ingredients. Main: with the level, less with the first one of its kind "
@@ -281,7 +254,7 @@ def _effects_plot(cells: tuple[Cell, ...], finals: Mapping[str, Returns], scales
     panels: dict[str, dict[str, dict[str, Interval]]] = {}
     for domain, own in finals.items():
         scaled = {label: values / scales[domain] for label, values in own.items()}
-        for name, interval in main_effects(cells, scaled).items():
+        for name, interval in main_effects(Cell._fields, by_cell(cells, scaled)).items():
             kind, _, level = name.partition(": ")
             panels.setdefault(domain, {}).setdefault(level, {})[kind] = interval
     widths = ", ".join(f"{domain} {scales[domain]:g}" for domain in finals)
