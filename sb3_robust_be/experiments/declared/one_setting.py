@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sb3_robust_be import report
+from sb3_robust_be.evaluation import NormalisedAverages, Verdict
 from sb3_robust_be.experiments.control import minatar_games, yardstick
 from sb3_robust_be.experiments.control.contenders import Rate, falling
 from sb3_robust_be.experiments.control.control_analysis import MEASURE, setting_text, size_notes, unfinished_notes
@@ -239,6 +240,22 @@ def _settings(results: ControlResults) -> dict[tuple[str, str], str]:
     }
 
 
+def _verdicts(
+    preset: OneSettingPreset,
+    finals: Mapping[str, Mapping[str, np.ndarray]],
+    scales: Mapping[str, Scale],
+    averages: Mapping[str, NormalisedAverages],
+) -> list[Verdict]:
+    """Of each candidate: level with the baselines, level with rl_zoo3's values, above the baselines on average."""
+    found: list[Verdict] = []
+    for candidate in preset.candidates:
+        found += yardstick.level_with_baselines(candidate, preset.baselines, finals, scales)
+        found += yardstick.level_with_zoo(candidate, [zoo_label(name) for name in preset.zoo], finals, scales)
+        for words, own in averages.items():
+            found += yardstick.above_on_average(candidate, preset.baselines, own, words)
+    return found
+
+
 def _analyse(preset: OneSettingPreset, rows: Rows) -> Analysis:
     one = read(preset.one_for_all(), rows)
     best = [read(preset.with_best_of_each(), rows)] if preset.best_of_each else []
@@ -258,15 +275,9 @@ def _analyse(preset: OneSettingPreset, rows: Rows) -> Analysis:
         "held-out environments": {name: own for name, own in finals.items() if name not in chosen_on},
     }
     averages = {words: yardstick.averages(of, [*candidates, *baselines]) for words, of in where.items()}
-    verdicts = []
-    for candidate in candidates:
-        verdicts += yardstick.level_with_baselines(candidate, baselines, finals, scales)
-        verdicts += yardstick.level_with_zoo(candidate, [zoo_label(name) for name in preset.zoo], finals, scales)
-        for words, found in averages.items():
-            verdicts += yardstick.above_on_average(candidate, baselines, found, words)
     widths = ", ".join(f"{name} {scale.width:g} from {scale.poor:g}" for name, scale in scales.items())
     return Analysis(
-        verdicts=verdicts,
+        verdicts=_verdicts(preset, finals, scales, averages),
         plots=[
             report.distributions("distributions", finals, measure=MEASURE, rng=np.random.default_rng(0)),
             yardstick.averages_plot(averages),
