@@ -13,8 +13,9 @@ from sb3_robust_be.report.environment import HARDWARE
 from sb3_robust_be.runner.specs import Spec, run_id
 from sb3_robust_be.runner.store import load_arrays, load_failures, load_origin, load_results
 
-ScaleName = Literal["smoke", "laptop", "paper"]
-SCALES: tuple[ScaleName, ...] = ("smoke", "laptop", "paper")
+ScaleName = Literal["smoke", "laptop", "long", "paper"]
+SCALES: tuple[ScaleName, ...] = ("smoke", "laptop", "long", "paper")
+"""``long``: as many steps as the paper, with fewer seeds and settings: hours on two cores. Some have no such size"""
 
 SELECTION, REPORTED = "selection", "reported"
 """The stages of an experiment: runs that choose settings, and those that are reported"""

@@ -155,26 +155,98 @@ def test_control_verdicts_need_no_contender_but_the_papers():
 # --- target networks ---
 
 
-def target_finals(gradient, dqn):
-    """Means by refresh, of QRC(-Huber) and of DQN."""
-    seeds = iter(range(99))
-    means = {targets._label(a, r): m for a in targets.ALGORITHMS for r, m in (dqn if a == "dqn" else gradient).items()}
-    return {name: {label: runs(mean, seed=next(seeds)) for label, mean in means.items()} for name in ("A", "B")}
+def target_finals(gradient, dqn, cliff=None, random=None, names=("Acrobot", "Cart-pole", "Mountain Car")):
+    """Means by refresh, of the gradient methods and of DQN with either loss; on Cliff World those of ``cliff``."""
+    seeds = iter(range(999))
+
+    def domain(of_gradient, of_dqn):
+        means = {
+            targets._label(name, r): mean
+            for name in targets.ALGORITHMS
+            for r, mean in (of_dqn if name.startswith("dqn") else of_gradient).items()
+        }
+        return {label: runs(mean, seed=next(seeds)) for label, mean in means.items()}
+
+    finals = {name: domain(gradient, dqn) for name in names}
+    if cliff is not None:
+        finals["Cliff World"] = domain(cliff, cliff)
+    if random is not None:
+        for own in finals.values():
+            own["random"] = runs(random, seed=next(seeds))
+    return finals
+
+
+DQNS = ("DQN", "DQN, squared loss")
 
 
 @pytest.mark.parametrize("best", [50, 500])
 def test_dqn_needs_targets_if_either_refresh_is_better(best):
     found = outcomes(targets.target_verdicts(target_finals({1: 9, 50: 0, 500: 0}, {1: 0, 50: -9, 500: -9} | {best: 9})))
-    assert found["DQN needs a target network on every domain"] is HOLDS
-    assert [o for claim, o in found.items() if "is best without a target" in claim] == [HOLDS, HOLDS]
-    assert {o for claim, o in found.items() if f"DQN with refresh {best} is" in claim} == {HOLDS}
-    assert {o for claim, o in found.items() if f"DQN with refresh {550 - best} is" in claim} == {FAILS}
+    for name in DQNS:
+        assert found[f"{name} needs a target network on every domain"] is HOLDS
+        assert {o for claim, o in found.items() if f"{name} with refresh {best} is above that" in claim} == {HOLDS}
+        assert {o for claim, o in found.items() if f"{name} with refresh {550 - best} is above that" in claim} == {
+            FAILS
+        }
+    assert [o for claim, o in found.items() if "is best without a target" in claim] == [HOLDS, HOLDS, HOLDS]
+    refresh = "DQN's best refresh depends on the domain: 50 is above 500 on one, and 500 above 50 on another"
+    assert found[refresh] is FAILS
 
 
 def test_target_verdicts_on_the_opposite():
     found = outcomes(targets.target_verdicts(target_finals({1: 0, 50: 9, 500: 9}, {1: 9, 50: 0, 500: 0})))
-    assert set(found.values()) == {FAILS}
-    assert len(found) == 3 + 2 + 3 * 2 * 2
+    on_targets = [o for claim, o in found.items() if "without a target" in claim or "needs a target" in claim]
+    assert on_targets == [FAILS] * (3 * (1 + 6) + 2 * (1 + 3 + 6))
+    # Three gradient methods together and on three domains against two refreshes; DQN with two losses together, on
+    # each domain, and there against two refreshes; its two refreshes together and on each domain; two of modes.
+    assert len(found) == 3 * (1 + 6) + 2 * (1 + 3 + 6) + (1 + 3) + 2
+
+
+def test_a_refresh_for_each_domain():
+    finals = target_finals({1: 0, 50: 0, 500: 0}, {1: 0, 50: 9, 500: 0}, names=("Acrobot", "Cart-pole"))
+    finals |= target_finals({1: 0, 50: 0, 500: 0}, {1: 0, 50: 0, 500: 9}, names=("Mountain Car",))
+    found = outcomes(targets.target_verdicts(finals))
+    (together,) = [o for claim, o in found.items() if claim.startswith("DQN's best refresh depends")]
+    assert together is HOLDS
+    assert found["Acrobot: DQN with refresh 50 is above refresh 500"] is HOLDS
+    assert found["Mountain Car: DQN with refresh 50 is above refresh 500"] is FAILS
+
+
+def test_cliff_world_is_not_where_dqn_needs_a_target():
+    gradient, dqn = {1: 9, 50: 0, 500: 0}, {1: 0, 50: 9, 500: 9}
+    found = outcomes(targets.target_verdicts(target_finals(gradient, dqn, cliff=gradient)))
+    assert {found[f"{name} needs a target network on every domain"] for name in DQNS} == {HOLDS}
+    assert {found[f"Cliff World: {name} is best without a target"] for name in DQNS} == {HOLDS}
+    found = outcomes(targets.target_verdicts(target_finals(gradient, dqn, cliff=dqn)))
+    assert {found[f"Cliff World: {name} is best without a target"] for name in DQNS} == {FAILS}
+    assert found["QRC is best without a target network on every domain"] is FAILS
+
+
+@pytest.mark.parametrize(
+    ("without", "with_target", "outcome"), [(10, 300, HOLDS), (10, 0, FAILS), (300, 300, FAILS), (90, 300, HOLDS)]
+)
+def test_above_random_with_a_target_and_not_without(without, with_target, outcome):
+    dqn = {1: without, 50: with_target, 500: 0}
+    found = outcomes(targets.target_verdicts(target_finals({1: 0, 50: 0, 500: 0}, dqn, random=10.0)))
+    assert found["Cart-pole: DQN needs a target network to be above a random agent"] is outcome
+
+
+def test_two_modes_in_spite_of_a_target():
+    finals = target_finals({1: 0, 50: 0, 500: 0}, {1: 0, 50: 0, 500: 0})
+    half = np.concatenate([runs(0.0, n=15), runs(100.0, n=15, seed=1)])
+    finals["Mountain Car"]["dqn, refresh 50"] = half
+    found = outcomes(targets.target_verdicts(finals))
+    assert found["Mountain Car: DQN with refresh 50 is bimodal"] is HOLDS
+    assert found["Mountain Car: DQN with refresh 500 is bimodal"] is OPEN
+
+
+def test_the_first_round_has_one_loss_and_one_clip():
+    finals = {
+        name: {label: x for label, x in own.items() if label.rpartition(",")[0] in targets.FIRST_ROUND}
+        for name, own in target_finals({1: 0, 50: 9, 500: 9}, {1: 9, 50: 0, 500: 0}).items()
+    }
+    claims = outcomes(targets.target_verdicts(finals))
+    assert len(claims) == 2 * (1 + 6) + (1 + 3 + 6) + (1 + 3) + 2
 
 
 # --- thresholds ---

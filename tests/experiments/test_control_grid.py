@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 
 import gymnasium as gym
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 from made_rows import made_rows
 
+from sb3_robust_be.experiments.control import contenders as c
+from sb3_robust_be.experiments.control.contenders import RATES
 from sb3_robust_be.experiments.control.domains import (
     ALL_DOMAINS,
     CHEAP_DOMAINS,
@@ -30,6 +33,7 @@ from sb3_robust_be.experiments.control.preset import (
 from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.experiment import REPORTED, SELECTION
 from sb3_robust_be.experiments.rows import key_of
+from sb3_robust_be.population import Population
 
 PRESET = ControlPreset(
     ("cart-pole", "acrobot"),
@@ -133,8 +137,12 @@ def test_a_diverged_run_spoils_its_setting():
 CONTROL = ("control", "target-networks", "threshold", "saddlepoint", "minatar")
 
 
-@pytest.mark.parametrize("scale", ["smoke", "laptop", "paper"])
-@pytest.mark.parametrize("name", CONTROL)
+OF_SQUARED_LOSS = ("squared loss, target", "squared loss, no target")
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"), [(name, scale) for name in CONTROL for scale in load_declared(name).presets]
+)
 def test_every_preset_declares_runs_that_can_be_told_apart(name, scale):
     preset = load_declared(name).preset(scale)
     runs = plan(preset, [])
@@ -144,7 +152,9 @@ def test_every_preset_declares_runs_that_can_be_told_apart(name, scale):
     for run in runs:
         by_spec.setdefault(json.dumps(run.spec, sort_keys=True), set()).add(run.names["contender"])
     shared = {frozenset(names) for names in by_spec.values() if len(names) > 1}
-    assert shared == ({frozenset({"dqn", "dqn, squared loss"})} if name == "control" and scale != "smoke" else set())
+    squared = {"laptop": ("squared loss",), "long": OF_SQUARED_LOSS, "paper": OF_SQUARED_LOSS}
+    of_control = squared.get(scale, ()) if name == "control" else ()
+    assert shared == {frozenset({"dqn", f"dqn, {which}"}) for which in of_control}
     assert len({contender.label for contender in preset.contenders}) == len(preset.contenders)
 
 
@@ -153,9 +163,52 @@ def test_the_papers_sizes():
     assert (preset.seeds, preset.steps, len(preset.domains)) == (100, 1.0, 5)
     by_label = {c.label: c for c in preset.contenders}
     assert len(settings_of(by_label["qrc_huber"].grid)) == 6
-    assert {"dqn", "dqn, squared loss", "qlc", "qlc, same sign", "qlc, clipped h", "sbeed"} < by_label.keys()
+    assert by_label.keys() == {
+        *("dqn", "dqn, squared loss, target", "dqn, squared loss, no target", "dqn, layer norm"),
+        *("qrc", "qrc_huber", "qrc_huber, hard clip", "qlc", "sbeed", "random"),
+    }
+    assert by_label["qrc_huber"].choices == {"projection": "smooth_huber"}
     assert load_declared("target-networks").preset("paper").seeds == 100
     assert load_declared("minatar").preset("paper").steps_of("breakout") == 5_000_000
+
+
+@pytest.mark.parametrize("name", ["control", "target-networks", "threshold", "saddlepoint"])
+def test_long_runs_have_the_papers_steps_and_step_sizes(name):
+    preset = load_declared(name).preset("long")
+    assert preset.seeds == 30
+    assert all(preset.steps_of(key) == DOMAINS[key].steps for key in preset.domains)
+    for key in set(preset.domains) - {"lunar-lander"}:
+        for contender in preset.contenders_on(key):
+            rates = contender.grid.get("learning_rate")
+            assert contender.label == "random" if rates is None else rates == RATES
+
+
+def test_other_contenders_on_one_domain():
+    fast, slow = (Contender(label, "qrc", {"learning_rate": (0.1, 0.2)}) for label in ("fast", "slow"))
+    few = replace(fast, grid={"learning_rate": (0.1,)})
+    preset = ControlPreset(("cart-pole", "acrobot"), (fast, slow), 2, 2, contenders_of={"acrobot": (few,)})
+    selection = plan(preset, [])
+    assert {(run.names["domain"], run.names["contender"]) for run in selection} == {
+        ("cart-pole", "fast"),
+        ("cart-pole", "slow"),
+    }
+    rows = [{**run.names, "final": run.names["setting"]["learning_rate"]} for run in selection]
+    reported = plan(preset, rows)[len(selection) :]
+    found = {(run.names["domain"], run.names["contender"], run.names["setting"]["learning_rate"]) for run in reported}
+    assert found == {("cart-pole", "fast", 0.2), ("cart-pole", "slow", 0.2), ("acrobot", "fast", 0.1)}
+    assert set(read(preset, rows).settings) == {(domain, label) for domain, label, _ in found}
+
+
+def test_the_random_agent_never_learns():
+    population = Population("dqn", "MlpPolicy", "CartPole-v1", range(2), verbose=0, buffer_size=50, **c.RANDOM.choices)
+    before = population[0].policy.state_dict()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        population.learn(120)
+    assert all(bool((before[name] == value).all()) for name, value in population[0].policy.state_dict().items())
+    actions = population.returns[0].lengths
+    assert len(actions) > 2
+    assert max(actions) < 120
 
 
 def test_the_papers_settings():

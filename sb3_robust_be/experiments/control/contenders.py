@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sb3_robust_be.experiments.control.domains import DQN_TARGET
 from sb3_robust_be.experiments.control.preset import Contender
 from sb3_robust_be.experiments.control.training import LINEAR
 from sb3_robust_be.experiments.experiment import Reading
@@ -13,6 +14,8 @@ from sb3_robust_be.experiments.experiment import Reading
 RATES = tuple(2.0**k for k in range(-12, -6))
 """Paper: six step sizes per algorithm, the grid unpublished / Ours: the co-author's range."""
 FEW_RATES = tuple(2.0**k for k in (-11, -10, -9))
+LOW_RATES = tuple(2.0**k for k in (-12, -11, -10))
+"""For Lunar Lander's wider network"""
 
 Rate = float | Mapping[str, list[float]]
 """A step size, constant or falling, as JSON"""
@@ -29,6 +32,7 @@ def falling(start: int, end: int = -13) -> Rate:
 
 # A target that is refreshed at every step is none.
 REFRESH = (None, 8, 32, 64, 256)
+FEW_REFRESH = (None, 8, 64, 256)
 
 
 QLC_01: dict[str, Any] = {"limit": "magnitude", "policy_kwargs": {"layer_norm": False}}
@@ -52,6 +56,50 @@ def dqn_squared(rates: Sequence[float], refresh: Sequence[int | None] = REFRESH)
         {"learning_rate": rates, "target_update_interval": refresh},
         {"huber_threshold": math.inf},
     )
+
+
+QLC: dict[str, Any] = {"limit": "one_sided", "policy_kwargs": {"layer_norm": True}}
+"""QLC as it is by default, but for its learning rate"""
+NO_TARGET: dict[str, Any] = {"target_update_interval": None}
+SQUARED: dict[str, Any] = {"huber_threshold": math.inf}
+LAYER_NORM: dict[str, Any] = {"policy_kwargs": {"layer_norm": True}}
+
+SMOOTH, HARD = "smooth", "hard"
+
+
+def clipped(algorithm: str, rates: Sequence[float], clip: str) -> Contender:
+    """QRC-Huber or GQ-Huber with one of the two readings of the paper's clip.
+
+    :param algorithm: Its name in commands, which is the label of the smooth clip as well: the first reading.
+    :param rates: Step sizes.
+    :param clip: :data:`SMOOTH`, ``κ tanh(h/κ)``, or :data:`HARD`, h clipped to [−κ, κ].
+    """
+    label, projection = (algorithm, "smooth_huber") if clip == SMOOTH else (f"{algorithm}, hard clip", "huber")
+    return Contender(label, algorithm, {"learning_rate": rates}, {"projection": projection})
+
+
+def dqn_baselines(rates: Sequence[float], refresh: Sequence[int | None]) -> tuple[Contender, ...]:
+    """DQN with the squared loss, with and without a target network, and with layer normalisation.
+
+    :param rates: Step sizes.
+    :param refresh: Of the target network, in steps; ``None``, no target network, is a baseline of its own.
+    """
+    rate, targets = {"learning_rate": rates}, [one for one in refresh if one is not None]
+    normalised = {**rate, "target_update_interval": (None, DQN_TARGET), "huber_threshold": (1.0, math.inf)}
+    return (
+        Contender("dqn, squared loss, target", "dqn", {**rate, "target_update_interval": targets}, SQUARED),
+        Contender("dqn, squared loss, no target", "dqn", rate, {**SQUARED, **NO_TARGET}),
+        Contender("dqn, layer norm", "dqn", normalised, LAYER_NORM),
+    )
+
+
+RANDOM = Contender(
+    "random",
+    "dqn",
+    {},
+    {"exploration_initial_eps": 1.0, "exploration_final_eps": 1.0, "gradient_steps": 0, **NO_TARGET},
+)
+"""An agent that draws every action and never learns"""
 
 
 def plain(algorithm: str, rates: Sequence[float]) -> Contender:
@@ -85,9 +133,10 @@ def sbeed(
 CLIP = Reading(
     "How is h limited?",
     (
-        "clipped to [−τ, τ] (sections 5 and 7)",
-        "a twice differentiable estimate of the clip (appendix, saddlepoint figure)",
+        "by τ tanh(h/τ), a twice differentiable estimate of the clip (section 5; caption of the saddlepoint figure)",
+        "clipped to [−τ, τ] (equations of sections 5 and 7)",
     ),
-    "clipped",
-    "the equations have the clip, section 5 found it as effective, and the estimate is not given.",
+    "by τ tanh(h/τ)",
+    "the caption says that QRC-Huber and GQ-Huber use a twice differentiable estimate, and section 5 gives this one; "
+    "the clip itself, of which section 5 says that it is just as effective, stands beside it, a contender of its own.",
 )

@@ -170,7 +170,7 @@ def _sensitivities(results: ControlResults) -> dict[str, dict[str, dict[float, n
     preset = results.preset
     found: dict[str, dict[str, dict[float, np.ndarray]]] = {}
     for key in filter(preset.selecting_seeds, preset.domains):
-        for contender in preset.contenders:
+        for contender in preset.contenders_on(key):
             if len(contender.grid.get("learning_rate", ())) < 2:
                 continue
             runs = results.selection[key, contender.label]

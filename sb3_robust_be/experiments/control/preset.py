@@ -80,6 +80,8 @@ class ControlPreset:
     stacked: bool = True
     """Lock-step populations, or single agents"""
     own_domains: Mapping[str, Domain] = field(default_factory=dict)
+    contenders_of: Mapping[str, tuple[Contender, ...]] = field(default_factory=dict)
+    """Others by domain: the same algorithms with fewer settings, where runs are expensive"""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of all contenders, in place of the domain's"""
     first_seed: int = 0
@@ -94,6 +96,10 @@ class ControlPreset:
     def steps_of(self, key: str) -> int:
         """Environment steps of a run on a domain."""
         return max(1, round(self.steps_by_domain.get(key, self.steps) * self.domain(key).steps))
+
+    def contenders_on(self, key: str) -> tuple[Contender, ...]:
+        """The contenders of a domain."""
+        return self.contenders_of.get(key, self.contenders)
 
     def runs(
         self, stage: str, key: str, contender: Contender, setting: Mapping[str, Any], seeds: Sequence[int]
@@ -205,7 +211,7 @@ def plan(preset: ControlPreset, rows: Rows) -> list[Run]:
     selection = [
         run
         for key in preset.domains
-        for contender in preset.contenders
+        for contender in preset.contenders_on(key)
         if preset.chooses(key, contender)
         for setting in settings_of(contender.grid)
         for run in preset.runs(SELECTION, key, contender, setting, preset.selecting_seeds(key))
@@ -257,8 +263,8 @@ def _key(run: Run) -> tuple[Any, ...]:
 
 def _selected(preset: ControlPreset, table: Mapping[tuple[Any, ...], Row]) -> dict[tuple[str, str], list[np.ndarray]]:
     found = {}
-    for contender in preset.contenders:
-        for key in preset.domains:
+    for key in preset.domains:
+        for contender in preset.contenders_on(key):
             if preset.chooses(key, contender):
                 seeds = preset.selecting_seeds(key)
                 runs = [preset.runs(SELECTION, key, contender, s, seeds) for s in settings_of(contender.grid)]
@@ -271,25 +277,25 @@ def _chosen(
     preset: ControlPreset, selection: Mapping[tuple[str, str], list[np.ndarray]]
 ) -> dict[tuple[str, str], dict[str, Any]]:
     found = {}
-    for contender in preset.contenders:
-        settings = settings_of(contender.grid)
-        scores = {
-            key: selection_scores(selection[key, contender.label])
-            if preset.chooses(key, contender)
-            else np.zeros(len(settings))
-            for key in preset.domains
-        }
-        for key in preset.domains:
+    for key in preset.domains:
+        for contender in preset.contenders_on(key):
+            settings = settings_of(contender.grid)
+            voters = preset.domains if preset.one_setting else (key,)
             # Between domains of different units it is ranks that can be added up.
-            votes = [scipy.stats.rankdata(own) for own in scores.values()] if preset.one_setting else [scores[key]]
-            found[key, contender.label] = settings[int(np.argmax(np.sum(votes, axis=0)))]
+            votes = [
+                scipy.stats.rankdata(selection_scores(selection[voter, contender.label]))
+                for voter in voters
+                if (voter, contender.label) in selection
+            ]
+            best = int(np.argmax(np.sum(votes, axis=0))) if votes else 0
+            found[key, contender.label] = settings[best]
     return found
 
 
 def _reported_runs(preset: ControlPreset, settings: Mapping[tuple[str, str], dict[str, Any]]) -> list[list[Run]]:
-    contenders = {contender.label: contender for contender in preset.contenders}
+    contenders = {(key, one.label): one for key in preset.domains for one in preset.contenders_on(key)}
     return [
-        preset.runs(REPORTED, key, contenders[label], setting, preset.reported_seeds(key))
+        preset.runs(REPORTED, key, contenders[key, label], setting, preset.reported_seeds(key))
         for (key, label), setting in settings.items()
     ]
 

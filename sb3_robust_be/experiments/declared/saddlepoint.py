@@ -21,7 +21,15 @@ EXCEPTED = ("Cart-pole", "sbeed")
 
 
 def _contenders(rates: tuple[float, ...], sbeed: Contender) -> tuple[Contender, ...]:
-    return (c.plain("qrc_huber", rates), c.plain("gq", rates), c.plain("gq_huber", rates), sbeed)
+    return (
+        c.clipped("qrc_huber", rates, c.SMOOTH),
+        c.clipped("qrc_huber", rates, c.HARD),
+        c.plain("gq", rates),
+        c.clipped("gq_huber", rates, c.SMOOTH),
+        c.clipped("gq_huber", rates, c.HARD),
+        sbeed,
+        c.RANDOM,
+    )
 
 
 PRESETS = {
@@ -35,12 +43,22 @@ PRESETS = {
     ),
     "laptop": ControlPreset(
         CHEAP_DOMAINS,
-        _contenders(c.FEW_RATES, c.sbeed((2.0**-10,), (64,), (0.01, 0.1), (0.01, 1.0))),
+        (
+            *(c.plain(name, c.FEW_RATES) for name in ("qrc_huber", "gq", "gq_huber")),
+            c.sbeed((2.0**-10,), (64,), (0.01, 0.1), (0.01, 1.0)),
+        ),
         seeds=30,
         selection_seeds=5,
         steps=0.4,
-        note="Thinner than the paper's: three of six step sizes, SBEED at four of its settings and one step size, no "
-        "Lunar Lander.",
+        note="Thinner than the paper's, and with the hard clip only: 0.4 of its steps, three of six step sizes, SBEED "
+        "at four of its settings and one step size, no Lunar Lander.",
+    ),
+    "long": ControlPreset(
+        CHEAP_DOMAINS,
+        _contenders(c.RATES, c.sbeed(c.RATES, (64,), (0.01, 0.1), (0.01, 1.0))),
+        seeds=30,
+        selection_seeds=5,
+        note="The paper's steps and step sizes; fewer seeds, SBEED at 24 settings, no Lunar Lander.",
     ),
     "paper": ControlPreset(ALL_DOMAINS, _contenders(c.RATES, c.sbeed(c.RATES)), seeds=100, selection_seeds=10),
 }

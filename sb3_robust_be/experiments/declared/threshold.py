@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from sb3_robust_be.evaluation import Outcome, Verdict, combined, insensitive, lowest_for_failed, unresolved_if_lost
-from sb3_robust_be.experiments.control.contenders import FEW_RATES, RATES
+from sb3_robust_be.experiments.control import contenders as c
 from sb3_robust_be.experiments.control.control_analysis import control_analysis
 from sb3_robust_be.experiments.control.domains import ALL_DOMAINS, CHEAP_DOMAINS, DOMAINS, SCALES, TOLERANCE
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, measure, plan, read
@@ -19,9 +19,18 @@ THRESHOLDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 EXCEPTED = "mountain-car"
 
 
-def _contenders(rates: tuple[float, ...], thresholds: tuple[float, ...] = THRESHOLDS) -> tuple[Contender, ...]:
+def _contenders(
+    rates: tuple[float, ...], thresholds: tuple[float, ...] = THRESHOLDS, clip: str = c.SMOOTH
+) -> tuple[Contender, ...]:
+    own = c.clipped("qrc_huber", rates, clip)
+    label = "κ = {:g}" if clip == c.SMOOTH else "κ = {:g}, hard clip"
+    return tuple(replace(own, label=label.format(k), choices={**own.choices, "huber_threshold": k}) for k in thresholds)
+
+
+def _of_first_round(rates: tuple[float, ...]) -> tuple[Contender, ...]:
+    """Without a word on the clip, which is the class's: the hard one."""
     return tuple(
-        Contender(f"κ = {k:g}", "qrc_huber", {"learning_rate": rates}, {"huber_threshold": k}) for k in thresholds
+        Contender(f"κ = {k:g}", "qrc_huber", {"learning_rate": rates}, {"huber_threshold": k}) for k in THRESHOLDS
     )
 
 
@@ -31,13 +40,26 @@ PRESETS = {
     ),
     "laptop": ControlPreset(
         CHEAP_DOMAINS,
-        _contenders(FEW_RATES),
+        _of_first_round(c.FEW_RATES),
         seeds=30,
         selection_seeds=5,
         steps=0.4,
-        note="Thinner than the paper's: three of six step sizes, no Lunar Lander.",
+        note="Thinner than the paper's, and with the hard clip only: 0.4 of its steps, three of six step sizes, no "
+        "Lunar Lander.",
     ),
-    "paper": ControlPreset(ALL_DOMAINS, _contenders(RATES), seeds=100, selection_seeds=10),
+    "long": ControlPreset(
+        CHEAP_DOMAINS,
+        (*_contenders(c.RATES), *_contenders(c.RATES, clip=c.HARD)),
+        seeds=30,
+        selection_seeds=5,
+        note="The paper's steps and step sizes, with fewer seeds and without Lunar Lander.",
+    ),
+    "paper": ControlPreset(
+        ALL_DOMAINS,
+        (*_contenders(c.RATES), *_contenders(c.RATES, clip=c.HARD)),
+        seeds=100,
+        selection_seeds=10,
+    ),
 }
 
 
