@@ -12,9 +12,9 @@ from torch import nn
 
 from sb3_robust_be.updates import Coefficients, coefficients
 
-HAveraging = Literal["batch", "action"]
+HAveraging = Literal["batch", "action", "broadcast"]
 
-H_AVERAGINGS: tuple[str, ...] = ("batch", "action")
+H_AVERAGINGS: tuple[str, ...] = ("batch", "action", "broadcast")
 
 
 class LossTerms(NamedTuple):
@@ -90,6 +90,7 @@ def update_loss(
     rewards: th.Tensor,
     discount: th.Tensor,
     h_counts: th.Tensor | None = None,
+    broadcast: bool = False,
     **settings: Any,
 ) -> LossTerms:
     """``−mean[ sg(a)·q(s,a) + sg(b)·v(s') + sg(c)·h(s,a) ]``: by descent, the update with the coefficients a, b, c.
@@ -102,12 +103,18 @@ def update_loss(
     :param discount: ``γ·(1 − terminated)``, shape (batch, 1).
     :param h_counts: How many samples share each one's mean of ``sg(c)·h``, shape (batch, 1), of which means the sum is
         taken; ``None``: one mean over the batch.
+    :param broadcast: Every ``z`` is replaced by the batch's mean of them in b, and h regresses the mean of its targets:
+        what shapes (batch, 1) and (batch,) give that are broadcast against each other.
     :param settings: Keyword arguments of ``rule``.
     :return: The loss and what the diagnostics need.
     """
     q_value, h_value = q.detach(), h.detach()
     td_error = rewards + discount * next_value.detach() - q_value
     a, b, c = rule(td_error, h_value, discount, **settings)
+    if broadcast:
+        weighted_z = -rule(td_error, h_value, th.ones_like(td_error), **settings).next_value
+        b = -discount * weighted_z.mean()
+        c = (c + h_value).mean() - h_value
     if h_counts is not None:
         c = len(c) * c / h_counts
     loss = -(a * q + b * next_value + c * h).mean()

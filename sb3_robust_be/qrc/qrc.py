@@ -88,8 +88,10 @@ class RobustQLearning(TwoHeadDQN):
     :param compile: Compile the update, which takes some seconds at the first one and needs a C++ compiler; without one
         a warning is given and nothing changes. Worth it for small networks and long runs.
     :param h_averaging: ``"batch"``: the loss of h is the mean over the batch; ``"action"``: the sum over actions of the
-        mean over the samples with that action, so that rare actions move h as much as frequent ones. The paper does
-        not say.
+        mean over the samples with that action, so that rare actions move h as much as frequent ones; ``"broadcast"``:
+        as the public code of Ghiassian et al. (2020) computes it, where shapes (batch, 1) and (batch,) are broadcast
+        against each other: each correction has the batch's mean of z, and h regresses the batch's mean of δ. The paper
+        does not say.
     :param h_decoupled_weight_decay: ``False``: β is added to the gradient of h, where Adam normalises it; ``True``:
         ``θ_h ← (1 − αηβ) θ_h`` apart from the step, as in AdamW (Adam and its kin only). The paper does not say.
     :param correction_weight: w, by which the correction is multiplied: 1 (the paper) or, for ablations, another weight
@@ -268,6 +270,7 @@ class RobustQLearning(TwoHeadDQN):
             data.rewards,
             self._discount(data),
             h_counts=action_counts(data.actions) if self.h_averaging == "action" else None,
+            broadcast=self.h_averaging == "broadcast",
             **settings,
             h_target=self.h_target,
             gradient_correction=self.gradient_correction,

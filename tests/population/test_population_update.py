@@ -82,7 +82,7 @@ def test_an_update_with_layer_normalisation(algorithm, target_update_interval):
 
 @pytest.mark.parametrize("algorithm", FAMILY, ids=lambda cls: cls.algorithm_name)
 def test_an_update_with_what_the_paper_leaves_open(algorithm):
-    choices = {"h_averaging": ["batch", "action"], "h_decoupled_weight_decay": [True, False]}
+    choices = {"h_averaging": ["batch", "action", "broadcast"], "h_decoupled_weight_decay": [True, False]}
     decay = {"h_regularization": [0.5, 2.0], "h_learning_rate_ratio": 0.5, "learning_rate": 1e-2}
     check_update(make_double(algorithm.algorithm_name, **choices, **decay))
 

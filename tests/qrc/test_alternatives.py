@@ -16,6 +16,7 @@ from sb3_robust_be import QRC, MinAtarCNN
 from sb3_robust_be.qrc import MlpPolicy
 from sb3_robust_be.qrc.losses import action_counts, qrc_loss
 from sb3_robust_be.qrc.networks import HEAD_INITS
+from sb3_robust_be.updates import project
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 OPTIMISERS = ("SGD", "RMSprop", "Adagrad")
@@ -55,9 +56,33 @@ def test_averaging_by_action_is_the_sum_of_the_actions_means(algorithm):
     assert_close(gradients(model, one), gradients(plain, one))
 
 
+@every_family_algorithm
+def test_broadcast_is_what_shapes_that_do_not_match_give(algorithm):
+    """δ without its last axis, against h with it: each product and difference is of every pair of samples."""
+    batch = make_batch()
+    model = make_model(algorithm, h_averaging="broadcast")
+    v = forward(model, batch)
+    delta, h = v["delta"].flatten(), v["h"]
+    size = len(delta)
+    z = project(h.detach(), v["delta"], **model.projection_settings())
+    # A saddlepoint's values follow each sample's own z.
+    bootstrapped = (v["discount"] * v["b"]).flatten()
+    pairs = z * bootstrapped
+    errors = (delta - h) ** 2
+    assert pairs.shape == errors.shape == (size, size)
+    value = (0.5 * (v["T"] - v["q"]) ** 2).mean() if algorithm.gradient_correction else -(z * v["q"]).mean()
+    expected = gradients_of(model, value + pairs.mean() + 0.5 * errors.mean())
+    found = gradients(model, batch)
+    assert_close(found, expected)
+    assert any((found[name] != x).any() for name, x in gradients(make_model(algorithm), batch).items())
+    # One sample is its own mean.
+    one = type(batch)(*(None if x is None else x[:1] for x in batch))
+    assert_close(gradients(model, one), gradients(make_model(algorithm), one))
+
+
 @those_with("h_averaging")
 def test_an_unknown_averaging(algorithm):
-    with pytest.raises(ValueError, match="h_averaging must be one of 'batch', 'action' and is 'sample'"):
+    with pytest.raises(ValueError, match="h_averaging must be one of 'batch', 'action', 'broadcast' and is 'sample'"):
         make(algorithm, h_averaging="sample")
 
 
@@ -174,6 +199,7 @@ def test_every_choice_changes_what_is_learned(algorithm):
     choices = [
         {},
         {"h_averaging": "action"},
+        {"h_averaging": "broadcast"},
         {"h_decoupled_weight_decay": True, "h_regularization": 1.0},
         {"h_regularization": 1.0},
         *({"policy_kwargs": {"head_init": head_init}} for head_init in ("torch", "zeros")),
@@ -181,4 +207,4 @@ def test_every_choice_changes_what_is_learned(algorithm):
     found = [parameters(make(algorithm, **choice).learn(60))["q_net.h_net.weight"] for choice in choices]
     equal = [(i, j) for i in range(len(found)) for j in range(i) if th.equal(found[i], found[j])]
     # β = 1 is the default of the gradient corrections.
-    assert equal == ([(3, 0)] if algorithm.gradient_correction else [])
+    assert equal == ([(4, 0)] if algorithm.gradient_correction else [])
