@@ -27,13 +27,14 @@ from sb3_robust_be.report.markdown import markdown
 from sb3_robust_be.report.plot import Plot
 from sb3_robust_be.report.sensitivity import sensitivity
 from sb3_robust_be.report.style import Look, label, looks
-from sb3_robust_be.report.tables import Table, verdict_table
+from sb3_robust_be.report.tables import Table, aligned, verdict_table
 
 __all__ = [
     "Look",
     "Plot",
     "Report",
     "Table",
+    "aligned",
     "bars",
     "distributions",
     "grid_map",

@@ -81,6 +81,10 @@ class Table:
         lines = [[markdown_text(text) for text in line] for line in (self.header(), *self.cells())]
         return "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
 
+    def text(self) -> str:
+        """For a terminal, see :func:`aligned`."""
+        return aligned([self.header(), *self.cells()])
+
     def latex(self) -> str:
         """A ``tabular`` with booktabs' rules; the caption is a comment above it."""
         columns = "".join("r" if right else "l" for right in self.numeric())
@@ -95,6 +99,21 @@ class Table:
 
     def _columns(self) -> Mapping[str, str]:
         return self.headers if self.headers is not None else {key: key for row in self.rows for key in row}
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of cells as columns for a terminal: the first to the left, the others to the right.
+
+    :param lines: Of equally many cells each, the header's among them.
+    """
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
 
 
 def verdict_table(verdicts: Sequence[Verdict], name: str = "verdicts") -> Table:

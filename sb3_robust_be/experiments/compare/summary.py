@@ -21,6 +21,7 @@ from sb3_robust_be.evaluation import (
 )
 from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.training import LINEAR
+from sb3_robust_be.report import aligned
 
 
 class Row(NamedTuple):
@@ -133,15 +134,7 @@ def as_text(rows: list[Row], baseline: str) -> str:
     if any(row.unfinished for row in rows):
         counts = ["unfinished", *(str(row.unfinished) for row in rows)]
         body = [[*line[:-1], count, line[-1]] for line, count in zip(body, counts, strict=True)]
-    widths = [max(map(len, column)) for column in zip(*body, strict=True)]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if i else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in body
-    ]
-    return "\n".join(lines)
+    return aligned(body)
 
 
 def footnotes(rows: list[Row]) -> list[str]:

@@ -3,7 +3,7 @@
 Files in, arrays out; pandas is not needed. What cannot be read is a :class:`LogError`, whose message is one sentence.
 """
 
-from sb3_robust_be.experiments.logs.logged_runs import Found, LoggedRun, find_runs, runs_of_files
+from sb3_robust_be.experiments.logs.logged_runs import Found, LoggedRun, find_runs, is_log, runs_of_files
 from sb3_robust_be.experiments.logs.monitor_files import Episodes, LogError, MonitorFile, read_monitor
 from sb3_robust_be.experiments.logs.scalar_files import Series, read_events, read_progress
 
@@ -15,6 +15,7 @@ __all__ = [
     "MonitorFile",
     "Series",
     "find_runs",
+    "is_log",
     "read_events",
     "read_monitor",
     "read_progress",

@@ -1,0 +1,152 @@
+"""From what is typed, folders and ``LABEL=PATTERN``, to runs by label."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from sb3_robust_be import registry
+from sb3_robust_be.experiments.logs import Found, LoggedRun, find_runs, is_log, runs_of_files
+
+LOGS = "monitor.csv, N.monitor.csv, progress.csv or event files of TensorBoard"
+_NUMBERED = re.compile(r"(.+)_\d+")
+# Lower case; by their names in files and by those of their classes, as SB3's TensorBoard folders have them.
+_ALGORITHMS = {name: name for name in registry.names()} | {
+    entry.class_name.lower(): name for name, entry in registry.ENTRIES.items()
+}
+
+
+class Labelled(NamedTuple):
+    """Runs by label, and what is to be said of them."""
+
+    runs: dict[str, list[LoggedRun]]
+    problems: list[str]
+    """A sentence for each thing that was asked for and could not be read"""
+    notes: list[str]
+    """A sentence for each choice that was made in reading"""
+
+
+class _Group(NamedTuple):
+    label: str
+    owner: str
+    """The folder that a label was read off; empty for one that was given"""
+    runs: list[LoggedRun]
+
+
+def labelled_runs(arguments: Sequence[str]) -> Labelled:
+    """Read the logs and find a label for each run.
+
+    :param arguments: Folders, files or patterns, as they are or as ``LABEL=PATTERN``. A label that is given again has
+        the runs of both patterns.
+    :return: At least one run, or problems.
+    :raises ValueError: For an argument whose label or pattern is empty.
+    """
+    groups: list[_Group] = []
+    problems: list[str] = []
+    notes: list[str] = []
+    given: set[str] = set()
+    for argument in arguments:
+        label, pattern = split_label(argument)
+        if label is not None and label in given:
+            notes.append(f"{label} is given more than once: it has the runs of all its patterns.")
+        given |= {label} if label is not None else set()
+        for root, found in _found(pattern, problems):
+            problems += found.problems
+            notes += found.notes
+            for run in found.runs:
+                own = label_of(run, root) if label is None else label
+                groups.append(_Group(own, str(root.parent) if label is None else "", [run]))
+    return Labelled(_by_label(groups, notes), list(dict.fromkeys(problems)), list(dict.fromkeys(notes)))
+
+
+def split_label(argument: str) -> tuple[str | None, str]:
+    """
+    :param argument: As ``dqn=logs/dqn/*``, or without a label.
+    :return: The label, ``None`` where there is none, and the pattern.
+    :raises ValueError: If one of them is empty.
+    """
+    label, sign, pattern = argument.partition("=")
+    if not sign or Path(argument).exists():
+        return None, argument
+    if not label.strip() or not pattern.strip():
+        raise ValueError(f"{argument!r} has an empty label or pattern; write LABEL=PATTERN, as dqn='logs/dqn/*'.")
+    return label.strip(), pattern.strip()
+
+
+def label_of(run: LoggedRun, root: Path) -> str:
+    """The label of a run that is given none: its algorithm where the folders tell it, else the name of the folder.
+
+    rl_zoo3's folders are ``ALGO/ENV_N``, those of SB3's ``tensorboard_log`` are ``NAME_N``; else a folder that has
+    the name of one of our algorithms tells it, the innermost first.
+
+    :param run: Any.
+    :param root: The folder that was asked for.
+    """
+    for folder in run.folders:
+        if any(folder.glob("*/args.yml")):
+            return _algorithm(folder.parent.name) or folder.parent.name
+    for folder in run.folders:
+        # What a user's home is called tells nothing.
+        parts = folder.relative_to(root.parent).parts if folder.is_absolute() else folder.parts
+        for part in reversed(parts):
+            if (known := _algorithm(part)) is not None:
+                return known
+    numbered = _NUMBERED.fullmatch(run.folders[-1].name)
+    if numbered is not None and any(run.folders[-1].glob("*tfevents*")):
+        return numbered[1]
+    return root.resolve().name or str(root)
+
+
+def _algorithm(name: str) -> str | None:
+    """The name in our files of an algorithm, from that of a folder."""
+    numbered = _NUMBERED.fullmatch(name)
+    for text in (name, numbered[1] if numbered else name):
+        if (known := _ALGORITHMS.get(text.lower().replace("-", "_"))) is not None:
+            return known
+    return None
+
+
+def _found(pattern: str, problems: list[str]) -> Iterable[tuple[Path, Found]]:
+    """What each path that matches has."""
+    literal = Path(pattern).expanduser()
+    paths = [literal] if literal.exists() else [Path(p) for p in sorted(glob.glob(str(literal), recursive=True))]
+    folders = {path for path in paths if path.is_dir()}
+    paths = [path for path in paths if not folders & set(path.parents)]
+    if not paths:
+        problems.append(f"{pattern} matches no file and no folder.")
+        return
+    files: dict[Path, list[Path]] = {}
+    for path in paths:
+        if not path.is_dir() and is_log(path):
+            files.setdefault(path.parent, []).append(path)
+    made = [(path, find_runs(path)) for path in paths if path.is_dir()]
+    made += [(folder, runs_of_files(own)) for folder, own in files.items()]
+    if not any(found.runs or found.problems for _, found in made):
+        problems.append(f"{pattern} has no logs, which are {LOGS}.")
+    yield from made
+
+
+def _by_label(groups: Sequence[_Group], notes: list[str]) -> dict[str, list[LoggedRun]]:
+    """Runs by label; equal labels that were read off different folders are told apart by these."""
+    owners: dict[str, dict[str, None]] = {}
+    for group in groups:
+        owners.setdefault(group.label, {})[group.owner] = None
+    found: dict[str, dict[str, LoggedRun]] = {}
+    for group in groups:
+        shared = len(owners[group.label]) > 1 and group.owner
+        label = f"{group.label}, {group.owner}" if shared else group.label
+        # A run that several patterns match is one.
+        own = found.setdefault(label, {})
+        for run in group.runs:
+            own.setdefault(os.path.realpath(run.path), run)
+    for label, several in owners.items():
+        if len(several) > 1:
+            names = ", ".join(repr(f"{label}, {owner}" if owner else label) for owner in several)
+            notes.append(
+                f"Runs of several folders are called {label}; here they are {names}. LABEL=PATTERN names them."
+            )
+    return {label: list(own.values()) for label, own in found.items()}
