@@ -18,6 +18,9 @@ import yaml
 from stable_baselines3.common.monitor import load_results
 
 from sb3_robust_be import QLC, QRCHuber, cli, zoo
+from sb3_robust_be.experiments.plot.labelled_runs import labelled_runs
+from sb3_robust_be.experiments.plot.measured_runs import by_environment
+from sb3_robust_be.experiments.plot.plot_figures import DIAGNOSTICS
 from sb3_robust_be.registry import classes
 
 ALGORITHMS = classes()
@@ -108,6 +111,19 @@ def test_train_writes_monitor_and_tensorboard_files(trained):
     accumulator = EventAccumulator(str(events))
     accumulator.Reload()
     assert {"train/loss", "eval/mean_reward"} <= set(accumulator.Tags()["scalars"])
+
+
+def test_plot_reads_what_train_wrote(trained, in_tmp_path):
+    found = labelled_runs([str(trained[0] / "logs")])
+    assert found.problems == []
+    (label,) = found.runs
+    assert label == "qlc"
+    # rl_zoo3 has TensorBoard's files in another folder.
+    (env,) = by_environment(found.runs)
+    assert env == ENV_ID
+    monitored, logged = found.runs[label]
+    assert len(monitored.episodes) == 1
+    assert set(DIAGNOSTICS.values()) <= set(logged.series)
 
 
 def test_train_shows_a_progress_bar_and_the_configuration(trained):

@@ -57,6 +57,13 @@ def test_a_line_of_latex_that_begins_with_a_bracket_is_no_optional_argument():
     assert lines[4:6] == [r"x \\", r"{}[y] \\"]
 
 
+def test_text_for_a_terminal():
+    rows = [{"algorithm": "dqn", "seeds": 3}, {"algorithm": "qrc_huber", "seeds": 30}]
+    assert Table("t", rows, headers={"algorithm": "", "seeds": "seeds"}).text() == (
+        "           seeds\ndqn            3\nqrc_huber     30"
+    )
+
+
 def test_csv_has_every_key_in_full_precision():
     rows = list(csv.DictReader(io.StringIO(table().csv().decode())))
     assert rows[0] == {

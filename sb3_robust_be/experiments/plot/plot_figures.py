@@ -11,7 +11,7 @@ from sb3_robust_be import report
 from sb3_robust_be.evaluation import bootstrap_interval, worst_decile_mean
 from sb3_robust_be.experiments.logs import LoggedRun
 from sb3_robust_be.experiments.plot.measured_runs import Measured, in_words, measured
-from sb3_robust_be.experiments.plot.run_measures import points_at
+from sb3_robust_be.experiments.plot.run_measures import EPISODES, points_at
 from sb3_robust_be.report import Plot, Table
 
 DIAGNOSTICS = {
@@ -107,5 +107,6 @@ def table(panels: ByEnvironment, measure: str) -> Table:
         "median": "median",
         "worst_decile": "worst 10 %",
     }
-    measured_by = in_words(measure)
-    return Table("table", rows, f"{measured_by[0].upper()}{measured_by[1:]}", headers)
+    words = in_words(measure)
+    # The name of an entry stays as it is.
+    return Table("table", rows, words.capitalize() if measure == EPISODES else words, headers)
