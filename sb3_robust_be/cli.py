@@ -29,13 +29,13 @@ COMMANDS = {
     "compare": Command(
         "sb3_robust_be.experiments.compare:main", "which algorithm is better on an environment, over many seeds at once"
     ),
-    "plot": Command(
-        "sb3_robust_be.experiments.plot:main", "learning curves, diagnostics and a table of runs that you have made"
-    ),
     "experiment": Command("sb3_robust_be.experiments.command:main", "the paper's experiments: run, report, publish"),
     "train": Command("sb3_robust_be.zoo:train", "train an agent with its shipped configuration (rl_zoo3's train)"),
     "enjoy": Command("sb3_robust_be.zoo:enjoy", "watch a trained agent and print its returns (rl_zoo3's enjoy)"),
     "tune": Command("sb3_robust_be.zoo:tune", "search the arguments that matter (rl_zoo3's train -optimize)"),
+    "plot": Command(
+        "sb3_robust_be.experiments.plot:main", "learning curves, diagnostics and a table of runs that you have made"
+    ),
     "linear": Command(
         "sb3_robust_be.linear.linear_command:main", "linear prediction: exact fixed points, sweeps over step sizes"
     ),
