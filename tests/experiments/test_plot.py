@@ -365,7 +365,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_drawn(tmp_path, capsys):
 
 def test_nothing_to_draw_is_one_error(tmp_path, capsys):
     assert plot("no/such") == 2
-    assert "no run was found in no/such" in capsys.readouterr().err
+    assert "no run was found. Name folders that have monitor.csv" in capsys.readouterr().err
     assert not (tmp_path / "plots").exists()
     write_log(tmp_path / "log", [(100, {"train/loss": 0.5})])
     assert plot("log") == 2
@@ -411,6 +411,13 @@ def test_a_folder_is_never_anothers(tmp_path, capsys):
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
     made_of = json.loads((tmp_path / "plots" / "dqn-2" / "plot.json").read_text())
     assert made_of == {"logs": [[None, str(tmp_path / "dqn")]], "measure": "return", "steps": 50}
+
+
+def test_a_folder_that_cannot_be_made(tmp_path, capsys):
+    seeds(tmp_path / "dqn", [1, 2])
+    (tmp_path / "file").write_text("")
+    assert plot("dqn", "--out", "file/below") == 2
+    assert "make the folder writable or choose another" in capsys.readouterr().err
 
 
 def test_a_label_of_any_signs_makes_a_folder(tmp_path):

@@ -25,7 +25,7 @@ from sb3_robust_be.experiments.plot.measured_runs import (
 )
 from sb3_robust_be.experiments.plot.run_measures import EPISODES
 from sb3_robust_be.report import Report
-from sb3_robust_be.system import write_atomically
+from sb3_robust_be.system import store_error, write_atomically
 
 PROGRAM = "sb3-robust-be plot"
 RETURN = "return"
@@ -75,7 +75,7 @@ def _plot(args: argparse.Namespace, command: str) -> int:
     for problem in logs.problems:
         print(f"{PROGRAM}: {problem}", file=sys.stderr)
     if not logs.runs:
-        raise ValueError(f"no run was found in {' '.join(args.logs)}.")
+        raise ValueError(f"no run was found. Name folders that have {LOGS}, or some below them.")
     measure = EPISODES if args.measure == RETURN else args.measure
     check_measure(logs.runs, measure)
     runs = by_environment(logs.runs)
@@ -88,6 +88,8 @@ def _plot(args: argparse.Namespace, command: str) -> int:
             f"no log has anything in the last quarter of its steps; the longest ends at step {ends}. Give a smaller "
             "--steps, or logs with more than one record."
         )
+    made_of = _made_of(args)
+    folder = _folder(args.out, logs, made_of)
     table = plot_figures.table(tabled, measure)
     notes = [*_about_environments(runs), *logs.notes, *_notes(panels), *_about_seeds(tabled)]
     print(f"\n{table.caption}, {_where(tabled)}:\n\n{table.text()}")
@@ -106,7 +108,7 @@ def _plot(args: argparse.Namespace, command: str) -> int:
         command=command,
         notes=notes,
     )
-    folder = _folder(args, logs)
+    _claim(folder, made_of)
     path = report.write(page, folder)
     print(f"\nPage: {path}\nFigures as PNG, SVG and CSV: {folder / page.name}")
     return int(bool(logs.problems))
@@ -133,25 +135,33 @@ def _about_seeds(panels: Mapping[str, Measured]) -> list[str]:
     return [f"One seed has no interval: {', '.join(single)}."] if single else []
 
 
-def _folder(args: argparse.Namespace, logs: Labelled) -> Path:
+def _made_of(args: argparse.Namespace) -> bytes:
+    """What tells a plot from another: the logs by their whole paths, and the arguments."""
+    sources = [[label, str(Path(pattern).absolute())] for label, pattern in map(split_label, args.logs)]
+    return json.dumps({"logs": sources, "measure": args.measure, "steps": args.steps}, indent=1).encode()
+
+
+def _folder(out: Path | None, logs: Labelled, made_of: bytes) -> Path:
     """Where the figures go: a folder that has nothing but an earlier plot of the same logs.
 
     :raises ValueError: If the folder that was given has something else.
     """
-    sources = [[label, str(Path(pattern).absolute())] for label, pattern in map(split_label, args.logs)]
-    made_of = json.dumps({"logs": sources, "measure": args.measure, "steps": args.steps}, indent=1).encode()
-    folder: Path | None = args.out
-    if folder is None:
+    if out is None:
         name = re.sub(r"[^\w.+-]+", "-", "-".join(logs.runs))[:60].strip("-.") or "logs"
-        folder = next(path for path in _numbered(Path("plots") / name) if _is_free(path, made_of))
-    elif not _is_free(folder, made_of):
+        return next(path for path in _numbered(Path("plots") / name) if _is_free(path, made_of))
+    if not _is_free(out, made_of):
         raise ValueError(
-            f"--out {folder} has something else than a plot of the same logs with the same arguments; give another "
-            "folder."
+            f"--out {out} has something else than a plot of the same logs with the same arguments; give another folder."
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    return out
+
+
+def _claim(folder: Path, made_of: bytes) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise store_error(error, folder) from error
     write_atomically(folder / MADE_OF, made_of)
-    return folder
 
 
 def _numbered(path: Path) -> Iterable[Path]:
