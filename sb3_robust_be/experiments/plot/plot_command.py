@@ -83,7 +83,7 @@ def _plot(args: argparse.Namespace, command: str) -> int:
     drawn = {env: panel for env, panel in panels.items() if panel.curves}
     tabled = {env: panel for env, panel in drawn.items() if panel.finals}
     if not tabled:
-        ends = max((panel.steps for panel in drawn.values()), default=0)
+        ends = max(panel.steps for panel in drawn.values())
         raise ValueError(
             f"no log has anything in the last quarter of its steps; the longest ends at step {ends}. Give a smaller "
             "--steps, or logs with more than one record."
@@ -94,15 +94,15 @@ def _plot(args: argparse.Namespace, command: str) -> int:
     notes = [*_about_environments(runs), *logs.notes, *_notes(panels), *_about_seeds(tabled)]
     print(f"\n{table.caption}, {_where(tabled)}:\n\n{table.text()}")
     print("".join(f"\n{note}" for note in notes))
-    plots = [
-        plot_figures.curves("learning-curves", drawn, measure),
-        plot_figures.distributions(tabled, measure),
-        plot_figures.diagnostics(runs, args.steps),
-    ]
+    of_diagnostics = plot_figures.diagnostics(runs, args.steps)
     page = Report(
         title=f"{in_words(measure)}: {', '.join(logs.runs)}",
         name="plot",
-        plots=[plot for plot in plots if plot is not None],
+        plots=[
+            plot_figures.curves("learning-curves", drawn, measure),
+            plot_figures.distributions(tabled, measure),
+            *([of_diagnostics] if of_diagnostics else []),
+        ],
         tables=[table],
         failures=[("could not be read", problem) for problem in logs.problems],
         command=command,
