@@ -283,19 +283,47 @@ def _below_largest(q: Array, temperature: Threshold) -> tuple[Array, Array]:
     return largest, (q - largest) / temperature
 
 
-def mellowmax(q: Array, temperature: Threshold) -> Array:
+def _known_legal(legal: Array) -> Array:
+    """The mask, and every action where it allows none."""
+    return legal | ~legal.any(-1)[..., None]
+
+
+def legal_values(q: Array, legal: Array | None) -> Array:
+    """Action values among which no illegal action is the largest, nor has a share in a softmax: −∞ in its place.
+
+    Its maximum is that over the legal actions, and the gradient goes to one of them.
+
+    :param q: Action values, shape (..., actions).
+    :param legal: Booleans, shape of ``q``; ``None``: every action is legal. A state that allows none, a terminal one,
+        keeps its values: they are finite, and multiplied by a discount of 0.
+    :return: Shape of ``q``.
+    """
+    if legal is None:
+        return q
+    return _namespace(q).where(_known_legal(legal), q, -math.inf)
+
+
+def mellowmax(q: Array, temperature: Threshold, legal: Array | None = None) -> Array:
     """The soft maximum ``V = λ·log mean_a exp(q_a/λ)``, between ``mean q`` (``λ → ∞``) and ``max q`` (``λ → 0``).
 
     Its gradient is :func:`mellowmax_policy`. Source: Asadi & Littman (2017), with ``ω = 1/λ``; paper, section 8.1.
 
     :param q: Action values, shape (..., actions).
     :param temperature: ``λ > 0``, in units of q.
+    :param legal: See :func:`legal_values`; the mean is over the legal actions.
     :return: V, shape (..., 1).
     """
-    largest, exponents = _below_largest(q, temperature)
+    largest, exponents = _below_largest(legal_values(q, legal), temperature)
     # expm1 and log1p keep the digits of V when λ is far above the values' differences.
     xp = _namespace(q)
-    return largest + temperature * xp.log1p(xp.expm1(exponents).mean(-1, keepdims=True))
+    mean = xp.expm1(exponents)
+    if legal is None:
+        mean = mean.mean(-1, keepdims=True)
+    else:
+        counted = _known_legal(legal)
+        share = xp.where(counted, xp.ones_like(q), 0.0).mean(-1, keepdims=True)
+        mean = xp.where(counted, mean, 0.0).mean(-1, keepdims=True) / share
+    return largest + temperature * xp.log1p(mean)
 
 
 def mellowmax_policy(q: Array, temperature: Threshold) -> Array:

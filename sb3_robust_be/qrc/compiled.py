@@ -90,9 +90,10 @@ class CompiledGradients:
         batch, layout = tree_flatten(data)
         inputs = [*self._parameters, *self._buffers.values(), *map(data.rewards.new_tensor, numbers.values())]
         inputs += [x for x in batch if x is not None]
-        # The number of inputs tells whether the buffer gives discounts.
+        # Whether the buffer gives discounts, and whether it gives masks.
+        given = (type(data), *(x is not None for x in batch))
         choices = (*self._model.loss_choices(), *constants.values())
-        key = (len(data.actions), len(inputs), self._loss.policy.training, *choices)
+        key = (len(data.actions), given, self._loss.policy.training, *choices)
         with th.no_grad():
             if key not in self._graphs:
                 self._graphs[key] = self._compile(inputs, list(numbers), constants, batch, layout)

@@ -19,12 +19,14 @@ from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from stable_baselines3.dqn.policies import DQNPolicy
 from torch import nn
 
+from sb3_robust_be.envs.action_masks import checked_masks
 from sb3_robust_be.qrc.extractors import MinAtarCNN, extractor_for
 from sb3_robust_be.qrc.layer_norm import insert_into_extractor
 from sb3_robust_be.qrc.networks import HEAD_INITS, HeadInit, QRCNetwork, concatenate
 from sb3_robust_be.qrc.observations import as_array, as_torch_takes
 from sb3_robust_be.qrc.validation import check_choice, check_flag
 from sb3_robust_be.system import replacing
+from sb3_robust_be.updates import legal_values
 
 # Indices of the optimiser's parameter groups.
 VALUE_GROUP, H_GROUP = 0, 1
@@ -159,18 +161,24 @@ class QRCPolicy(DQNPolicy):
         self.q_net_target.set_training_mode(False)
 
     def evaluate_transitions(
-        self, observations: PyTorchObs, actions: th.Tensor, next_observations: PyTorchObs
+        self,
+        observations: PyTorchObs,
+        actions: th.Tensor,
+        next_observations: PyTorchObs,
+        next_action_masks: th.Tensor | None = None,
     ) -> TransitionValues:
         """Values of a batch of transitions.
 
         :param observations: s, batch first.
         :param actions: a, shape (batch, 1).
         :param next_observations: s', batch first.
+        :param next_action_masks: Which actions are legal in s', over which the maximum is taken, shape (batch,
+            actions); ``None``: all.
         :return: q(s,a), h(s,a), max q(s',·) and the features of s.
         """
         actions = self.action_indices(actions)
         q, h, next_q, features = self.evaluate_states(observations, next_observations, actions.shape[0])
-        next_value = next_q.max(dim=1, keepdim=True).values
+        next_value = legal_values(next_q, next_action_masks).max(dim=1, keepdim=True).values
         return TransitionValues(q.gather(1, actions), h.gather(1, actions), next_value, features)
 
     def action_indices(self, actions: th.Tensor) -> th.Tensor:
@@ -226,6 +234,7 @@ class QRCPolicy(DQNPolicy):
         state: tuple[np.ndarray, ...] | None = None,
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
+        action_masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """
         Greedy actions, as ``BasePolicy.predict``, which costs as much again as the network for a plain batch.
@@ -234,8 +243,13 @@ class QRCPolicy(DQNPolicy):
         :param state: The last hidden states (can be None, used in recurrent policies)
         :param episode_start: The last masks (can be None, used in recurrent policies)
         :param deterministic: Whether or not to return deterministic actions.
+        :param action_masks: Which actions are legal, shape (batch, actions); ``None``: all.
         :return: the model's action and the next hidden state (used in recurrent policies)
         """
+        if action_masks is not None:
+            values, vectorized = self.action_values(observation, action_masks)
+            actions = values.argmax(dim=1).cpu().numpy() + int(self.action_space.start)  # type: ignore[attr-defined]
+            return (actions if vectorized else actions.squeeze(0)), state
         if not self.takes_plainly(observation):
             return super().predict(observation, state, episode_start, deterministic)
         self.set_training_mode(False)
@@ -243,6 +257,25 @@ class QRCPolicy(DQNPolicy):
         # Only here, where no tensor leaves: what inference mode makes cannot be used in a graph.
         with th.inference_mode():
             return self._predict(inputs, deterministic=deterministic).cpu().numpy(), state
+
+    def action_values(
+        self, observation: np.ndarray | dict[str, np.ndarray], action_masks: np.ndarray | None = None
+    ) -> tuple[th.Tensor, bool]:
+        """Values of all actions for observations to act on, in evaluation mode and without a graph.
+
+        :param observation: the input observation
+        :param action_masks: As of :meth:`predict`.
+        :return: ``q(s,·)``, −∞ for illegal actions, shape (batch, actions), and whether the observation is vectorized
+        :raises ValueError: For masks of another shape or kind, or that allow nothing.
+        """
+        self.set_training_mode(False)
+        inputs, vectorized = self.obs_to_tensor(observation)
+        with th.inference_mode():
+            values = self.q_net(inputs)
+            if action_masks is None:
+                return values, vectorized
+            legal = checked_masks(action_masks, values.shape[1], len(values))
+            return legal_values(values, th.as_tensor(legal, device=values.device)), vectorized
 
     def obs_to_tensor(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[PyTorchObs, bool]:
         """

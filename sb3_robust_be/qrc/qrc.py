@@ -13,6 +13,7 @@ from stable_baselines3.common.utils import LinearSchedule
 from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.losses import H_AVERAGINGS, HAveraging, LossTerms, action_counts, qrc_loss
+from sb3_robust_be.qrc.maskable import next_action_masks
 from sb3_robust_be.qrc.policies import QRCPolicy
 from sb3_robust_be.qrc.regularization import HRegularizationScale
 from sb3_robust_be.qrc.validation import (
@@ -261,7 +262,7 @@ class RobustQLearning(TwoHeadDQN):
         :return: The loss and the batch's detached quantities.
         """
         q, h, next_value, features = self.policy.evaluate_transitions(
-            data.observations, data.actions, data.next_observations
+            data.observations, data.actions, data.next_observations, next_action_masks(data)
         )
         terms = qrc_loss(
             q,

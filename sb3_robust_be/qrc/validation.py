@@ -256,7 +256,7 @@ def check_buffer_arguments(
 
 
 # What an update reads of a batch.
-_USED = {"observations", "actions", "next_observations", "dones", "rewards", "discounts"}
+_USED = {"observations", "actions", "next_observations", "dones", "rewards", "discounts", "next_action_masks"}
 
 
 def check_buffer(buffer: ReplayBuffer | None) -> None:

@@ -16,6 +16,7 @@ from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.diagnostics import UpdateDiagnostics
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.losses import LossTerms, update_loss
+from sb3_robust_be.qrc.maskable import next_action_masks
 from sb3_robust_be.qrc.policies import QRCPolicy
 from sb3_robust_be.qrc.validation import check_choice, check_not_negative, check_numbers
 from sb3_robust_be.updates import mellowmax, mellowmax_policy, sbeed_coefficients
@@ -26,9 +27,14 @@ BEHAVIOURS: tuple[str, ...] = ("greedy", "softmax")
 
 
 class SBEEDDiagnostics(UpdateDiagnostics):
-    """The diagnostics of :class:`UpdateDiagnostics`, and the policy's entropy on the batch's states, in nats."""
+    """
+    The diagnostics of :class:`UpdateDiagnostics`, and the policy's entropy on the batch's states, in nats, where every
+    action is legal.
+    """
 
     def _own_entries(self, terms: Sequence[LossTerms]) -> dict[str, Any]:
+        if any(entry.action_values is None for entry in terms):
+            return {}  # with action masks
         q = th.cat([entry.action_values for entry in terms]).double().cpu().numpy()  # type: ignore[misc]
         return {"policy_entropy": entr(mellowmax_policy(q, self._settings["temperature"])).sum(axis=-1).mean()}
 
@@ -210,19 +216,20 @@ class SBEED(TwoHeadDQN):
     def batch_loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
         index = self.policy.action_indices(data.actions)
         q, h, next_q, _ = self.policy.evaluate_states(data.observations, data.next_observations, index.shape[0])
-        frozen = self.has_target
+        frozen, masks = self.has_target, next_action_masks(data)
         terms = update_loss(
             sbeed_coefficients,
             q.gather(1, index),
             h.gather(1, index),
-            mellowmax(next_q.detach() if frozen else next_q, settings["temperature"]),
+            mellowmax(next_q.detach() if frozen else next_q, settings["temperature"], masks),
             data.rewards,
             self._discount(data),
             eta=settings["eta"],
         )
         # Nothing moves along ∇V(s') of a target network.
         correction = th.zeros_like(terms.correction) if frozen else terms.correction
-        return terms._replace(correction=correction, action_values=q.detach())
+        # Which actions are legal in s, hence what the policy there is, is not stored.
+        return terms._replace(correction=correction, action_values=q.detach() if masks is None else None)
 
     def _actions_by_value(
         self,
@@ -230,12 +237,11 @@ class SBEED(TwoHeadDQN):
         state: tuple[np.ndarray, ...] | None,
         episode_start: np.ndarray | None,
         deterministic: bool,
+        action_masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         if deterministic or self.behaviour == "greedy":
-            return super()._actions_by_value(observation, state, episode_start, deterministic)
-        self.policy.set_training_mode(False)
-        observations, vectorized = self.policy.obs_to_tensor(observation)
-        with th.inference_mode():
-            sampled = th.multinomial(mellowmax_policy(self.q_net(observations), self.temperature), 1)
+            return super()._actions_by_value(observation, state, episode_start, deterministic, action_masks)
+        values, vectorized = self.policy.action_values(observation, action_masks)
+        sampled = th.multinomial(mellowmax_policy(values, self.temperature), 1)
         actions = sampled.squeeze(1).cpu().numpy() + int(self.action_space.start)  # type: ignore[attr-defined]
         return (actions if vectorized else actions.squeeze(0)), state
