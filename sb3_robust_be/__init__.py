@@ -13,6 +13,7 @@ from sb3_robust_be import registry
 from sb3_robust_be.envs import register_envs
 
 if TYPE_CHECKING:
+    from sb3_robust_be.envs.action_masks import TerminalActionMasks
     from sb3_robust_be.population import Population, SquaredDQN
     from sb3_robust_be.qrc import GQ, QLC, QRC, GQHuber, LayerNormExtractor, MinAtarCNN, QRCHuber
     from sb3_robust_be.sbeed import SBEED
@@ -23,6 +24,7 @@ _HOME = {
     "LayerNormExtractor": "sb3_robust_be.qrc",
     "MinAtarCNN": "sb3_robust_be.qrc",
     "Population": "sb3_robust_be.population",
+    "TerminalActionMasks": "sb3_robust_be.envs.action_masks",
     **{e.class_name: e.module for e in registry.ENTRIES.values() if e.module.startswith(__name__)},
 }
 
@@ -37,6 +39,7 @@ __all__ = [
     "Population",
     "QRCHuber",
     "SquaredDQN",
+    "TerminalActionMasks",
     "__version__",
 ]
 

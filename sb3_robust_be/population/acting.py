@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sb3_robust_be.updates import mellowmax_policy
+from sb3_robust_be.updates import legal_values, mellowmax_policy
 
 
 class Exploration:
@@ -49,25 +49,36 @@ class Exploration:
         ]
         self.rates = np.minimum(np.array(distinct)[self._member], self.cap)
 
-    def random_actions(self, uniforms: np.ndarray) -> np.ndarray:
+    def random_actions(self, uniforms: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray:
         """Choose uniformly random actions.
 
         :param uniforms: In [0, 1), shape (members, at least WIDTH).
+        :param masks: Which actions are legal, at least one for each member, shape (members, actions); ``None``: all.
         :return: Indices of actions, shape (members,).
         """
-        return (uniforms[:, 1] * self._n_actions).astype(np.int64)
+        if masks is None:
+            return (uniforms[:, 1] * self._n_actions).astype(np.int64)
+        rank = (uniforms[:, 1] * masks.sum(axis=1)).astype(np.int64)
+        # The legal action that has so many before it.
+        return (masks.cumsum(axis=1) <= rank[:, None]).sum(axis=1)
 
-    def actions(self, values: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+    def actions(self, values: np.ndarray, uniforms: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray:
         """Choose ε-greedy actions, or those of the members' own policy.
 
         :param values: ``q(s,·)``, shape (members, actions).
         :param uniforms: In [0, 1), shape (members, at least WIDTH).
+        :param masks: As of :meth:`random_actions`.
         :return: Indices of actions, shape (members,).
         """
+        values = legal_values(values, masks)
         chosen = values.argmax(axis=1)
         if len(self._softmax):
             below = mellowmax_policy(values[self._softmax].astype(np.float64), self._temperatures).cumsum(axis=1)
             sampled = (below < uniforms[self._softmax, 2:3]).sum(axis=1)
-            chosen[self._softmax] = np.minimum(sampled, self._n_actions - 1)
+            sampled = np.minimum(sampled, self._n_actions - 1)
+            if masks is not None:
+                # What rounding has put on an action of probability 0.
+                sampled = np.where(masks[self._softmax, sampled], sampled, chosen[self._softmax])
+            chosen[self._softmax] = sampled
         explore = uniforms[:, 0] < self.rates
-        return np.where(explore, self.random_actions(uniforms), chosen)
+        return np.where(explore, self.random_actions(uniforms, masks), chosen)

@@ -13,12 +13,19 @@ import torch as th
 from stable_baselines3 import DQN
 from stable_baselines3.common.type_aliases import GymEnv, PyTorchObs, ReplayBufferSamples
 
+from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.layer_norm import baseline_policy_kwargs
 from sb3_robust_be.qrc.loading import changed_attributes, read_attributes
 from sb3_robust_be.qrc.losses import LossTerms, update_loss
+from sb3_robust_be.qrc.maskable import has_action_masks, next_action_masks
 from sb3_robust_be.qrc.validation import check_count, check_not_negative
-from sb3_robust_be.updates import huber, semi_gradient_coefficients
+from sb3_robust_be.updates import huber, legal_values, semi_gradient_coefficients
+
+IGNORES_MASKS = (
+    "{} acts and learns as SB3's DQN, which ignores action_masks() of the environment: illegal actions are taken, and "
+    "bootstrapped from. A Population of it uses them, as do QLC, QRC, QRCHuber, GQ, GQHuber and SBEED."
+)
 
 
 def target_arguments(arguments: dict[str, Any], *, always_target: bool = False) -> dict[str, Any]:
@@ -66,6 +73,8 @@ class BaselineDQN(DQN):
     def _setup_model(self) -> None:
         # Also runs inside `load`, after the saved arguments and the caller's have been put in place.
         self._check_arguments()
+        if has_action_masks(self.env):
+            warn(IGNORES_MASKS.format(type(self).__name__))
         if self.max_grad_norm is None:
             self.max_grad_norm = math.inf
         self.policy_kwargs = baseline_policy_kwargs(DQN, self.policy_class, self.policy_kwargs) or {}
@@ -169,7 +178,8 @@ class BaselineDQN(DQN):
         return (self.gamma, self.has_target)
 
     def batch_loss(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
-        next_value = self._next_action_values(data.next_observations).max(dim=1, keepdim=True).values
+        next_q = legal_values(self._next_action_values(data.next_observations), next_action_masks(data))
+        next_value = next_q.max(dim=1, keepdim=True).values
         start = int(self.action_space.start)  # type: ignore[attr-defined]
         q = self.policy.q_net(data.observations).gather(1, data.actions.long() - start)
         discount = (1 - data.dones) * (self.gamma if data.discounts is None else data.discounts)

@@ -13,10 +13,12 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from sb3_robust_be.messages import warn
-from sb3_robust_be.population.baseline import target_arguments
+from sb3_robust_be.population.baseline import IGNORES_MASKS, target_arguments
 from sb3_robust_be.population.learner import Learner
 from sb3_robust_be.population.trainer import Trainer
+from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.layer_norm import baseline_policy_kwargs
+from sb3_robust_be.qrc.maskable import NEXT_ACTION_MASKS, MaskableReplayBuffer
 
 
 def single_agent(
@@ -43,6 +45,8 @@ def single_agent(
         # Whatever there is to say about the arguments, the population has said.
         warnings.simplefilter("ignore")
         model = algorithm(policy, env, **arguments)
+    if trainer.env.action_masks is not None and not isinstance(model, TwoHeadDQN):
+        warn(IGNORES_MASKS.format(f"This member, as a single {algorithm.__name__},"))
     learner, row = trainer.learner_of(member)
     _copy_networks(model, learner, row)
     _copy_replay(model, trainer, member)
@@ -104,6 +108,8 @@ def _copy_replay(model: Any, trainer: Trainer, member: int) -> None:
     newest = newest[:own_size][-buffer.buffer_size :]
     n = len(newest)
     own = {name: x[member].cpu().numpy()[newest] for name, x in replay.fields().items()}
+    if not isinstance(buffer, MaskableReplayBuffer):
+        own.pop(NEXT_ACTION_MASKS, None)
     for name, values in own.items():
         field, _, key = name.partition("/")
         stored = getattr(buffer, field)

@@ -7,6 +7,7 @@ import numpy as np
 from sb3_robust_be.envs.lockstep import LockstepEnv
 from sb3_robust_be.messages import warn
 from sb3_robust_be.population.trainer import Trainer
+from sb3_robust_be.updates import legal_values
 
 
 def greedy_returns(trainer: Trainer, env: LockstepEnv, n_episodes: int) -> np.ndarray:
@@ -27,7 +28,7 @@ def greedy_returns(trainer: Trainer, env: LockstepEnv, n_episodes: int) -> np.nd
     playing[list(env.failures)] = False
     while playing.any():
         values = trainer.action_values(observations)
-        step = env.step(values.argmax(axis=1) + int(env.action_space.start))
+        step = env.step(legal_values(values, env.action_masks).argmax(axis=1) + int(env.action_space.start))
         playing &= np.isfinite(values).all(axis=1)
         so_far += step.rewards
         ended = playing & (step.terminated | step.truncated)

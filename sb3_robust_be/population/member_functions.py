@@ -12,6 +12,7 @@ from torch.func import functional_call, grad, vmap
 from sb3_robust_be.population.replay import nested
 from sb3_robust_be.population.stacked import Layout
 from sb3_robust_be.qrc.losses import LossModule, SupportsBatchLoss
+from sb3_robust_be.qrc.maskable import NEXT_ACTION_MASKS, MaskableReplayBufferSamples
 
 Tensors = dict[str, th.Tensor]
 
@@ -19,6 +20,12 @@ Tensors = dict[str, th.Tensor]
 def _join(*named: Tensors) -> Tensors:
     """The parameters of a module that holds the policy."""
     return {f"policy.{name}": x for part in named for name, x in part.items()}
+
+
+def _samples(batch: Tensors) -> ReplayBufferSamples:
+    """A member's batch as its loss takes it."""
+    kind: Any = MaskableReplayBufferSamples if NEXT_ACTION_MASKS in batch else ReplayBufferSamples
+    return kind(**nested(batch))
 
 
 class _Values(nn.Module):
@@ -84,8 +91,8 @@ class MemberFunctions:
         """
 
         def loss(online: Tensors, frozen: Tensors, constants: Tensors, settings: Tensors, batch: Tensors) -> Any:
-            samples = ReplayBufferSamples(**nested(batch))
-            return functional_call(self._loss, _join(online, frozen, constants), (samples, {**choices, **settings}))
+            own = (_samples(batch), {**choices, **settings})
+            return functional_call(self._loss, _join(online, frozen, constants), own)
 
         online = self._layout.split(rows)
         frozen = {} if target is None else self._layout.split(target, target=True)
@@ -102,7 +109,7 @@ class MemberFunctions:
         :param settings: As of :meth:`gradient`, as for the other parameters.
         :return: Whether the loss has a gradient at the target network's parameters.
         """
-        one = ReplayBufferSamples(**nested({name: x[0].cpu() for name, x in batch.items()}))
+        one = _samples({name: x[0].cpu() for name, x in batch.items()})
         numbers = {name: x[0].cpu() for name, x in settings.items()}
         parameters = list(self._loss.policy.q_net_target.parameters())  # type: ignore[union-attr]
         with th.enable_grad():

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from sb3_robust_be.envs.lockstep import Observation, batches
 from sb3_robust_be.population.graphs import Captured
+from sb3_robust_be.qrc.maskable import NEXT_ACTION_MASKS
 
 NEXT = "next_"
 _SCALARS = {"actions": np.int64, "rewards": np.float32, "dones": np.float32}
@@ -61,6 +62,7 @@ class Replay:
     :param device: Where to.
     :param dtype: Of the rewards that are drawn, the network's.
     :param verbose: 1 prints how much memory it takes, before it does.
+    :param n_masked: How many actions there are, where it is stored which ones are legal in s'; 0: nowhere.
     :raises MemoryError: If it takes more than there is.
     """
 
@@ -72,13 +74,18 @@ class Replay:
         device: th.device,
         dtype: th.dtype,
         verbose: int = 0,
+        n_masked: int = 0,
     ) -> None:
+        self._n_masked = n_masked
         self.capacity, self.n_members = capacity, n_members
         self._space, self._device, self._dtype, self._verbose = observation_space, device, dtype, verbose
         self.size = self.position = 0
         observation = batches.by_name(batches.empty(observation_space, 1))
         parts = [(prefix + name, x.dtype, x.shape[1:]) for prefix in ("", NEXT) for name, x in observation.items()]
-        self._record = np.dtype([*parts, *((name, kind, (1,)) for name, kind in _SCALARS.items())], align=True)
+        parts += [(name, np.dtype(kind), (1,)) for name, kind in _SCALARS.items()]
+        if n_masked:
+            parts.append((NEXT_ACTION_MASKS, np.dtype(bool), (n_masked,)))
+        self._record = np.dtype(parts, align=True)
         self._check_memory()
         # numpy's memory is taken when it is written, torch's at once.
         self._records = th.from_numpy(np.empty((n_members * capacity, self._record.itemsize), np.uint8)).to(device)
@@ -115,11 +122,18 @@ class Replay:
         """
         return self._split(self._records.unflatten(0, (self.n_members, self.capacity)))
 
-    def add(self, observations: Observation, next_observations: Observation, **scalars: np.ndarray) -> None:
+    def add(
+        self,
+        observations: Observation,
+        next_observations: Observation,
+        next_action_masks: np.ndarray | None = None,
+        **scalars: np.ndarray,
+    ) -> None:
         """Write one transition per member over the oldest.
 
         :param observations: s, batch first.
         :param next_observations: s', batch first.
+        :param next_action_masks: Which actions are legal in s', bool, shape (members, actions), where that is stored.
         :param scalars: ``actions``, ``rewards`` and ``dones`` (terminations alone), each of shape (members,).
         """
         for prefix, batch in (("", observations), (NEXT, next_observations)):
@@ -127,6 +141,8 @@ class Replay:
                 self._newest[prefix + name] = x
         for name in _SCALARS:
             self._newest[name][:, 0] = scalars[name]
+        if self._n_masked:
+            self._newest[NEXT_ACTION_MASKS] = next_action_masks
         rows = self._records.unflatten(0, (self.n_members, self.capacity))
         rows[:, self.position] = th.from_numpy(self._newest.view(np.uint8).reshape(self.n_members, -1)).to(self._device)
         self.position = (self.position + 1) % self.capacity
@@ -161,7 +177,7 @@ class Replay:
         :param capacity: Larger than before.
         :return: A buffer of that capacity with the same transitions, the oldest first.
         """
-        grown = Replay(self._space, self.n_members, capacity, self._device, self._dtype, self._verbose)
+        grown = Replay(self._space, self.n_members, capacity, self._device, self._dtype, self._verbose, self._n_masked)
         new, oldest = grown.fields(), self.position if self.size == self.capacity else 0
         for name, field in self.fields().items():
             new[name][:, : self.size - oldest] = field[:, oldest : self.size]

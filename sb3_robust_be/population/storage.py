@@ -201,6 +201,13 @@ def _restore(trainer: Trainer, arrays: Any, saved: Saved) -> None:
     if "replay/counts" in arrays:
         capacity, size, position = map(int, arrays["replay/counts"])
         replay = trainer.replay = trainer.make_replay(capacity)
+        stored = {name.removeprefix("replay/") for name in arrays if name.startswith("replay/")} - {"counts"}
+        if stored != replay.fields().keys():
+            raise ValueError(
+                f"The saved transitions consist of {', '.join(sorted(stored))}, and those of this environment of "
+                f"{', '.join(sorted(replay.fields()))} (next_action_masks where it has action_masks()). Load the "
+                "population with the environment that it was trained in, or make a new one."
+            )
         for name, x in replay.fields().items():
             x[:, :size] = th.from_numpy(arrays[f"replay/{name}"])
         replay.size, replay.position = size, position

@@ -107,7 +107,8 @@ class Trainer:
         :param capacity: Transitions per member.
         :return: An empty buffer.
         """
-        return Replay(self._space, len(self.failed_at), capacity, self.device, self._dtype, self._verbose)
+        masked = 0 if self.env.action_masks is None else int(self.env.action_space.n)
+        return Replay(self._space, len(self.failed_at), capacity, self.device, self._dtype, self._verbose, masked)
 
     def learner_of(self, member: int) -> tuple[Learner, int]:
         """Find the networks of a member.
@@ -130,10 +131,11 @@ class Trainer:
         """One environment step of every member, and the updates that are due."""
         assert self.replay is not None
         uniforms = self._uniforms.at(self.n_calls)
+        masks = self.env.action_masks
         if self.num_timesteps < self.learning_starts:
-            actions = self.exploration.random_actions(uniforms)
+            actions = self.exploration.random_actions(uniforms, masks)
         else:
-            actions = self.exploration.actions(self._values(), uniforms)
+            actions = self.exploration.actions(self._values(), uniforms, masks)
         actions = actions + int(self.env.action_space.start)
         result = self.env.step(actions)
         self.num_timesteps += 1
@@ -152,6 +154,7 @@ class Trainer:
             # The end of a time limit is no termination: the value of what comes next counts.
             dones=result.terminated,
             rewards=result.rewards,
+            next_action_masks=result.final_action_masks,
         )
         same = result.observations is result.final_observations
         self.observations = final if same else self.prepare(result.observations)

@@ -33,6 +33,9 @@ class Step(NamedTuple):
     """``(N,)``, bool."""
     truncated: np.ndarray
     """``(N,)``, bool. As with gymnasium's ``TimeLimit``, a step may both terminate an episode and be its last one."""
+    final_action_masks: np.ndarray | None = None
+    """Which actions are legal in ``final_observations``, ``(N, actions)``, bool, True where an episode has terminated;
+    ``None`` where the environment has no ``action_masks()``."""
 
 
 def episode_seed(seed: int, episode: int) -> int:
@@ -63,6 +66,9 @@ class LockstepEnv(ABC):
     observation_space: gym.Space[Any]
     action_space: Discrete
     seeds: tuple[int, ...]
+    action_masks: np.ndarray | None = None
+    """Which actions are legal where the next one is chosen, ``(N, actions)``, bool; ``None`` where the environment has
+    no ``action_masks()``. Not overwritten by later steps."""
     restarted: tuple[int, ...] = ()
     """The members whose episode the last :meth:`load_state_dict` could not restore: they have begun their next one."""
 
@@ -105,6 +111,7 @@ class LockstepEnv(ABC):
         """
         self._episodes[:] = 0
         self.restarted = ()
+        self._copy_masks()
         observations = batches.first_elements(self.observation_space, len(self.seeds))
         for member in range(len(self.seeds)):
             self._begin_episode(member, observations)
@@ -120,6 +127,7 @@ class LockstepEnv(ABC):
         if shown is None:
             shown = batches.first_elements(self.observation_space, len(self.seeds))
         self._observations = batches.copy(shown)
+        self._copy_masks()
         self._begin_next(range(len(self.seeds)), self._observations)
         return self._observations
 
@@ -149,11 +157,18 @@ class LockstepEnv(ABC):
             self._fail(bad)
             self._hold_stopped(*outcome)
         self._observations = final
+        final_masks = self.action_masks
         ended = terminated | truncated
         if ended.any():
             self._observations = batches.copy(final)
+            self._copy_masks()
             self._begin_next(np.flatnonzero(ended).tolist(), self._observations)
-        return Step(self._observations, final, rewards, terminated, truncated)
+        return Step(self._observations, final, rewards, terminated, truncated, final_masks)
+
+    def _copy_masks(self) -> None:
+        """Leave the masks that have been shown as they are; what is asked from now on goes into a copy."""
+        if self.action_masks is not None:
+            self.action_masks = self.action_masks.copy()
 
     def _begin_episode(self, member: int, observations: Observation) -> None:
         if member in self._stopped:

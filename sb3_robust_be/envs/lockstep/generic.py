@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from sb3_robust_be.envs.action_masks import ask_masks, checked_masks, has_masks
 from sb3_robust_be.messages import warn
 
 from . import batches
@@ -23,6 +24,7 @@ class GenericEnv(LockstepEnv):
 
     Observations get the dtype of their space, whatever the environment returns, as in SB3. Infos are not kept. An
     exception where the first instance is made is the caller's; where a later one is made, it stops that member alone.
+    An environment with ``action_masks()`` is asked for them after every reset, and every step that does not terminate.
 
     :param make: Returns a new instance at each call.
     :param seeds: One per member.
@@ -60,6 +62,8 @@ class GenericEnv(LockstepEnv):
         assert isinstance(action_space, gym.spaces.Discrete)
         super().__init__(self._envs[0].observation_space, action_space, seeds)
         self._taken: list[list[int]] = [[] for _ in seeds]  # in the current episodes
+        if has_masks(self._envs[0]):
+            self.action_masks = np.full((len(seeds), self._n_actions), True)
         self._fail(not_made)
 
     def _add(self, member: int, env: gym.Env[Any, Any]) -> None:
@@ -92,12 +96,20 @@ class GenericEnv(LockstepEnv):
     def _begin(self, member: int, seed: int) -> Any:
         self._taken[member] = []
         observation, _ = self._envs[member].reset(seed=seed)
+        self._ask(member)
         return observation
+
+    def _ask(self, member: int, terminated: bool = False) -> None:
+        """Find out which of a member's actions are legal; where its episode has terminated, it makes no difference."""
+        if self.action_masks is not None:
+            env = self._envs[member]
+            self.action_masks[member] = terminated or checked_masks(ask_masks(env), self._n_actions, 1)[0]
 
     def _advance(self, actions: np.ndarray) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray]:
         n = len(self.seeds)
         observations = batches.empty(self.observation_space, n)
         rewards, terminated, truncated = np.empty(n), np.empty(n, dtype=bool), np.empty(n, dtype=bool)
+        self._copy_masks()
         for member, action in enumerate(actions):
             if member in self._stopped:
                 continue
@@ -105,6 +117,7 @@ class GenericEnv(LockstepEnv):
             try:
                 observation, rewards[member], terminated[member], truncated[member], _ = self._envs[member].step(action)
                 batches.write(observations, member, observation)
+                self._ask(member, bool(terminated[member]))
             except Exception as error:
                 self._fail({member: failure_of(STEP, error)})
         return observations, rewards, terminated, truncated
@@ -124,6 +137,7 @@ class GenericEnv(LockstepEnv):
     def _restore(self, state: dict[str, np.ndarray]) -> None:
         assert self._observations is not None
         shown = batches.empty(self.observation_space, len(self.seeds))
+        self._copy_masks()
         for member, (actions, length) in enumerate(zip(state["actions"], state["lengths"], strict=True)):
             self._replay(member, actions[:length], shown)
         same = np.array([len(taken) for taken in self._taken]) == state["lengths"]
@@ -149,6 +163,7 @@ class GenericEnv(LockstepEnv):
             try:
                 observation, _, terminated, truncated, _ = self._envs[member].step(action)
                 batches.write(shown, member, observation)
+                self._ask(member, terminated)
             except Exception as error:
                 self._fail({member: failure_of(STEP, error)})
                 return
