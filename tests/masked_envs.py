@@ -19,7 +19,7 @@ class IllegalActionError(Exception):
 class TableEnv(gym.Env):
     """Six states at random, one-hot, whose legal actions are in ``LEGAL``; the largest legal action is rewarded with 1.
 
-    :param ends: Lengths of episodes in turn, negative for those that terminate; the others are cut off.
+    :param ends: Lengths of episodes, drawn for each; negative for those that terminate, the others are cut off.
     :param start: Of the actions.
     :param as_dict: Whether observations are a Dict.
     """
@@ -29,7 +29,7 @@ class TableEnv(gym.Env):
         self.as_dict = as_dict
         self.observation_space = spaces.Dict({"state": one_hot, "state_again": one_hot}) if as_dict else one_hot
         self.action_space = spaces.Discrete(4, start=start)
-        self.ends, self.episode, self.ended = ends, -1, True
+        self.ends, self.ended = ends, True
 
     def _observe(self) -> Any:
         self.state = int(self.np_random.integers(6))
@@ -42,7 +42,8 @@ class TableEnv(gym.Env):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
         super().reset(seed=seed)
-        self.episode, self.count, self.ended = self.episode + 1, 0, False
+        self.count, self.ended = 0, False
+        self.end = self.ends[self.np_random.integers(len(self.ends))]
         return self._observe(), {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -51,10 +52,9 @@ class TableEnv(gym.Env):
             raise IllegalActionError(f"{index} in {self.state}")
         reward = float(index == np.flatnonzero(LEGAL[self.state]).max())
         self.count += 1
-        end = self.ends[self.episode % len(self.ends)]
-        over = self.count == abs(end)
-        self.ended = over and end < 0
-        return self._observe(), reward, self.ended, over and end > 0, {}
+        over = self.count == abs(self.end)
+        self.ended = over and self.end < 0
+        return self._observe(), reward, self.ended, over and self.end > 0, {}
 
 
 class WithMasks(gym.Wrapper):

@@ -151,7 +151,7 @@ def assert_stored(samples):
 @pytest.mark.parametrize("n_envs", [1, 3])
 @pytest.mark.parametrize("handle", [True, False])
 def test_the_masks_of_the_last_observations_are_stored(n_steps, n_envs, handle):
-    """Every third step is cut off and every fourth of another episode terminates; a reset follows each."""
+    """Episodes of three steps are cut off and those of four terminate; a reset follows each."""
     kwargs = {} if handle else {"replay_buffer_kwargs": {"handle_timeout_termination": False}}
     model = make(QRC, several(n_envs), n_steps=n_steps, learning_starts=1000, **kwargs).learn(300)
     assert type(model.replay_buffer) is (MaskableNStepReplayBuffer if n_steps > 1 else MaskableReplayBuffer)
