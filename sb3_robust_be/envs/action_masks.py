@@ -77,7 +77,16 @@ class TerminalActionMasks(gym.Wrapper[Any, Any, Any, Any]):
     ``make_vec_env(..., wrapper_class=TerminalActionMasks)``.
 
     :param env: With the method ``action_masks``, as of :class:`sb3_contrib.common.wrappers.ActionMasker`.
+    :raises TypeError: If it has no such method.
     """
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        if not has_masks(env) or not callable(env.get_wrapper_attr(METHOD)):
+            raise TypeError(
+                f"{env} has no method action_masks(). Add one that returns one bool per action, or use sb3-contrib's "
+                "ActionMasker; what is called action_masks and is no method needs another name."
+            )
 
     def __setattr__(self, name: str, value: Any) -> None:
         # What `VecEnv.set_attr` gives the outermost environment is meant for the one that was outermost before.

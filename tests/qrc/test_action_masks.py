@@ -212,6 +212,21 @@ def test_the_wrapper_on_the_wrong_side_of_the_time_limit():
         make(QRC, DummyVecEnv([lambda: env])).learn(20)
 
 
+class WithAttribute(MatchEnv):
+    """What is called ``action_masks`` is no method."""
+
+    action_masks = np.ones(3, bool)
+
+
+@pytest.mark.parametrize("env", [WithAttribute, MatchEnv])
+def test_without_the_method_there_is_nothing_to_keep(env):
+    with pytest.raises(TypeError, match=r"has no method action_masks\(\)"):
+        TerminalActionMasks(env())
+    if env is WithAttribute:
+        with pytest.raises(TypeError, match=r"has no method action_masks\(\)"):
+            make(QRC, env())
+
+
 def test_wrapping_in_place_changes_nothing_else_of_a_vec_env():
     env = DummyVecEnv([TableEnv])
     own = env.envs[0]
