@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sb3_robust_be import cli
-from sb3_robust_be.evaluation import Outcome, bootstrap_interval
+from sb3_robust_be.evaluation import Outcome, mean_interval
 from sb3_robust_be.experiments import results_page
 from sb3_robust_be.experiments.control.preset import read
 from sb3_robust_be.experiments.declared import load_declared, prediction
@@ -102,5 +102,5 @@ def test_where_to_start():
     assert [line[0] for line in lines] == list(finals)
     for name, *cells in lines:
         for cell, label in zip(cells, labels.values(), strict=True):
-            found = bootstrap_interval(finals[name][label], np.mean, rng=np.random.default_rng(0))
+            found = mean_interval(finals[name][label], rng=np.random.default_rng(0))
             assert cell.replace("−", "-") == f"{found.estimate:.0f} [{found.low:.0f}, {found.high:.0f}]"

@@ -20,16 +20,25 @@ from sb3_robust_be.evaluation.cdf_normalised import NormalisedAverages, cdf_norm
 from sb3_robust_be.evaluation.claims import fails_more, greater, insensitive
 from sb3_robust_be.evaluation.comparisons import (
     Comparison,
+    brunner_munzel,
     holm,
-    mann_whitney,
     probability_of_improvement,
     welch_t,
 )
 from sb3_robust_be.evaluation.factorial import interactions, main_effects
 from sb3_robust_be.evaluation.failures import failed, failed_difference, failed_fraction, lowest_for_failed
-from sb3_robust_be.evaluation.families import holm_adjusted, of_finite, unresolved_if_lost
+from sb3_robust_be.evaluation.families import holm_adjusted, judged, of_finite, unresolved_if_lost
 from sb3_robust_be.evaluation.hartigan import dip, dip_null
-from sb3_robust_be.evaluation.intervals import Interval, MeanError, iqm, mean_error, t_interval, worst_decile_mean
+from sb3_robust_be.evaluation.intervals import (
+    Interval,
+    MeanError,
+    iqm,
+    mean_error,
+    skewness_corrected_t,
+    t_interval,
+    worst_decile_mean,
+)
+from sb3_robust_be.evaluation.means import mean_interval, mean_intervals
 from sb3_robust_be.evaluation.paired_errors import geometric_mean, lower, lower_ratio
 from sb3_robust_be.evaluation.pairs import align_runs, bootstrap_t, paired_t, signed_rank
 from sb3_robust_be.evaluation.profiles import (
@@ -69,6 +78,7 @@ __all__ = [
     "bootstrap_means",
     "bootstrap_samples",
     "bootstrap_t",
+    "brunner_munzel",
     "cdf_normalised_averages",
     "combined",
     "computed",
@@ -87,14 +97,16 @@ __all__ = [
     "insensitive",
     "interactions",
     "iqm",
+    "judged",
     "longer_tailed",
     "lower",
     "lower_ratio",
     "lowest_for_failed",
     "main_effects",
-    "mann_whitney",
     "mean_band",
     "mean_error",
+    "mean_interval",
+    "mean_intervals",
     "narrower",
     "of_finite",
     "paired_t",
@@ -103,6 +115,7 @@ __all__ = [
     "scaled_returns",
     "score_distribution",
     "signed_rank",
+    "skewness_corrected_t",
     "spread_ratio",
     "suite_mean",
     "t_interval",

@@ -25,6 +25,7 @@ from sb3_robust_be.evaluation.sample_checks import (
     check_generator,
     check_level,
     generator_argument,
+    quantities,
     sample,
 )
 
@@ -112,9 +113,7 @@ def bootstrap_means(
     check_level(level)
     check_count("n_resamples", n_resamples)
     check_generator(rng)
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 2 or 0 in array.shape or not np.isfinite(array).all():
-        raise ValueError(f"values has shape {array.shape}; give finite numbers of shape (quantities, runs).")
+    array = quantities(values)
     if array.shape[1] < 2:
         return [bootstrap_samples([row], np.mean, rng=rng, level=level, n_resamples=n_resamples) for row in array]
     result = _resampled([array], np.mean, rng, level, "BCa", n_resamples)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sb3_robust_be.evaluation.attainable import attainable_p_within
 from sb3_robust_be.evaluation.bootstrap import percentile_interval
 from sb3_robust_be.evaluation.comparisons import Comparison
 from sb3_robust_be.evaluation.intervals import Interval
@@ -26,7 +27,7 @@ from sb3_robust_be.evaluation.sample_checks import (
     check_level,
     strata,
 )
-from sb3_robust_be.evaluation.verdicts import Verdict, attainable_p_within, decide
+from sb3_robust_be.evaluation.verdicts import Verdict, decide
 
 _METHOD = "percentile bootstrap, stratified"
 
@@ -65,7 +66,8 @@ class NormalisedAverages:
         :param claim: In words.
         :param x: A contender.
         :param y: Another.
-        :return: With the difference of the averages as its estimate.
+        :return: With the difference of the averages as its estimate, and as seeds those of the environment that has
+            the fewest.
         :raises ValueError: For contenders that are not among those compared.
         """
         check_choice("x", x, tuple(self.estimates))
@@ -76,8 +78,9 @@ class NormalisedAverages:
         if not math.isnan(interval.low):
             tail = min(np.count_nonzero(differences <= 0.0), np.count_nonzero(differences >= 0.0))
             p_value = min(1.0, 2.0 * (tail + 1) / (len(differences) + 1))
-        seeds = (sum(self.seeds[x]), sum(self.seeds[y]))
-        found = Comparison("stratified bootstrap", interval.estimate, interval, math.nan, p_value, seeds)
+        seeds = (min(self.seeds[x]), min(self.seeds[y]))
+        quantity = "difference of averages"
+        found = Comparison("stratified bootstrap", interval.estimate, interval, math.nan, p_value, seeds, quantity)
         attainable = attainable_p_within(zip(self.seeds[x], self.seeds[y], strict=True))
         return decide(claim, found, 0.0, attainable=attainable)
 
@@ -106,7 +109,8 @@ def cdf_normalised_averages(
     runs are a part, and against them it scores ½ whatever they are. A fixed pool, as
     :func:`~sb3_robust_be.evaluation.suite_mean` has it, would leave out the chance in the other contenders' runs, and
     count a contender's runs against a copy of themselves as chance: with two contenders √2 times too wide. All
-    contenders are resampled at once, so that their differences have intervals of their own.
+    contenders are resampled at once, so that their differences have intervals of their own. With five environments and
+    3, 5, 10 runs on each, a nominal 95 % interval of a difference covers in 88, 90, 93 % of simulated experiments.
 
     :param runs: Returns by contender and environment, each (runs,), the same environments for all; ``±inf`` is
         allowed, as only their order counts: ``-inf`` for a run that diverged.

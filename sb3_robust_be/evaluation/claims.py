@@ -11,12 +11,13 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from sb3_robust_be.evaluation.comparisons import Comparison, mann_whitney, welch_t
+from sb3_robust_be.evaluation.attainable import attainable_p
+from sb3_robust_be.evaluation.comparisons import Comparison, brunner_munzel, welch_t
 from sb3_robust_be.evaluation.failures import failed_difference, failed_fraction
 from sb3_robust_be.evaluation.intervals import Interval
 from sb3_robust_be.evaluation.pairs import bootstrap_t, paired_t, signed_rank
 from sb3_robust_be.evaluation.sample_checks import N_RESAMPLES, check_choice, check_generator, check_level, strata
-from sb3_robust_be.evaluation.verdicts import Verdict, attainable_p, decide
+from sb3_robust_be.evaluation.verdicts import Verdict, decide
 
 COMPARISONS: tuple[str, ...] = ("welch", "paired", "signed-rank", "bootstrap-t", "rank")
 
@@ -39,7 +40,8 @@ def greater(
     :param method: ``"welch"``: means of independent seeds; ``"paired"``, ``"signed-rank"``, ``"bootstrap-t"``: pairs
         by (domain, seed); ``"rank"``: the probability of improvement over ½, which admits ``−inf`` for failed runs.
     :param margin: In units of the values; below zero for "not much lower".
-    :param rng: Needed by ``"bootstrap-t"`` and ``"rank"``, as is ``n_resamples``.
+    :param rng: Needed by ``"bootstrap-t"``, as is ``n_resamples``.
+    :return: Of independent means with the probability of improvement, without the margin, beside it.
     """
     check_choice("method", method, COMPARISONS)
     if not math.isfinite(margin):
@@ -49,17 +51,20 @@ def greater(
         raise ValueError(f"y is {y!r} for method 'rank'; give runs of y, or another method.")
     if constant and method == "welch":
         method = "paired"
-    y = np.broadcast_to(np.asarray(y, dtype=np.float64) + margin, np.shape(x) if constant else np.shape(y))
+    others = np.asarray(y, dtype=np.float64)
+    shifted = np.broadcast_to(others + margin, np.shape(x) if constant else np.shape(y))
     if method == "rank":
-        found = mann_whitney(x, y, rng=check_generator(rng), level=level, n_resamples=n_resamples)
+        found = brunner_munzel(x, shifted, level)
         return decide(claim, found, 0.5, attainable=attainable_p(*found.seeds))
     if method == "bootstrap-t":
-        found = bootstrap_t(x, y, rng=check_generator(rng), level=level, n_resamples=n_resamples)
+        found = bootstrap_t(x, shifted, rng=check_generator(rng), level=level, n_resamples=n_resamples)
     else:
-        found = {"welch": welch_t, "paired": paired_t, "signed-rank": signed_rank}[method](x, y, level)
-    if constant and method == "paired":
-        found = replace(found, test="one-sample t")
-    return decide(claim, _shifted(found, margin), margin, attainable=attainable_p(*found.seeds))
+        found = {"welch": welch_t, "paired": paired_t, "signed-rank": signed_rank}[method](x, shifted, level)
+    if constant:
+        test = "one-sample t" if found.test == "paired t" else found.test
+        found = replace(found, test=test, quantity=f"excess over {float(others):g}")
+    verdict = decide(claim, _shifted(found, margin), margin, attainable=attainable_p(*found.seeds))
+    return replace(verdict, improvement=brunner_munzel(x, others, level)) if method == "welch" else verdict
 
 
 def _shifted(found: Comparison, by: float) -> Comparison:
@@ -86,7 +91,7 @@ def fails_more(claim: str, x: ArrayLike, y: ArrayLike | float, level: float = 0.
     flags = np.asarray(x)
     count = int(flags.sum())
     p_value = scipy.stats.binomtest(count, flags.size, fraction).pvalue
-    found = Comparison("binomial", interval.estimate, interval, count, float(p_value), (flags.size,))
+    found = Comparison("binomial", interval.estimate, interval, count, float(p_value), (flags.size,), "fraction")
     return decide(claim, found, fraction)
 
 
@@ -125,7 +130,7 @@ def insensitive(claim: str, settings: Mapping[str, ArrayLike], tolerance: float,
         decisive = max(inside, key=_doubled_tail)
         test, p_value = "Welch's t, TOST", min(1.0, _doubled_tail(decisive))
     seeds = tuple(len(values) for values in runs.values())
-    found = Comparison(test, interval.estimate, interval, decisive.statistic, p_value, seeds)
+    found = Comparison(test, interval.estimate, interval, decisive.statistic, p_value, seeds, "range of the means")
     attainable = max(attainable_p(len(a), len(b)) for a, b in pairs)
     return decide(claim, found, tolerance, "below", attainable)
 

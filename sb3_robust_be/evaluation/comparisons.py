@@ -1,7 +1,7 @@
 """Comparisons of two algorithms on independent seeds, each with an estimate, an interval and a two-sided test.
 
-Welch's t for means, the probability of improvement with Mann and Whitney's U for order; Holm's correction where many
-are made. Runs that belong together are in :mod:`~sb3_robust_be.evaluation.pairs`.
+Welch's t for means, the probability of improvement with Brunner and Munzel's test for order; Holm's correction where
+many are made. Runs that belong together are in :mod:`~sb3_robust_be.evaluation.pairs`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from sb3_robust_be.evaluation.attainable import attainable_p
 from sb3_robust_be.evaluation.bootstrap import bootstrap_samples
 from sb3_robust_be.evaluation.intervals import Interval
 from sb3_robust_be.evaluation.sample_checks import (
@@ -36,7 +37,8 @@ class Comparison:
     :param interval: Confidence interval of the effect.
     :param statistic: The test's, such as ``t`` or ``U``.
     :param p_value: Two-sided.
-    :param seeds: Runs of each sample; one number for pairs.
+    :param seeds: Independent runs of each sample; one number for pairs.
+    :param quantity: What the effect is, such as "difference of means".
     """
 
     test: str
@@ -45,12 +47,18 @@ class Comparison:
     statistic: float
     p_value: float
     seeds: tuple[int, ...]
+    quantity: str
+
+
+MEANS = "difference of means"
+IMPROVEMENT = "probability of improvement"
 
 
 def welch_t(x: ArrayLike, y: ArrayLike, level: float = 0.95) -> Comparison:
     """Difference of the means of independent samples whose variances may differ (Welch, 1947).
 
-    If both samples are constant the limit is given: ``t = ±∞`` and ``p = 0`` for different values, else 0 and 1.
+    If both samples are constant nothing is known of their spread: then the interval is a point whose ``note`` says so,
+    and the p-value that of exchanging the runs, :func:`~sb3_robust_be.evaluation.attainable.attainable_p`.
 
     :param x: Shape (runs,), finite.
     :param y: Shape (other runs,), finite.
@@ -60,15 +68,15 @@ def welch_t(x: ArrayLike, y: ArrayLike, level: float = 0.95) -> Comparison:
     seeds = (len(first), len(second))
     difference = float(first.mean() - second.mean())
     if min(seeds) < 2:
-        return unknown("Welch's t", difference, level, "Welch's t", seeds)
+        return unknown("Welch's t", difference, level, "Welch's t", seeds, MEANS)
     if first.min() == first.max() and second.min() == second.max():
-        return constant("Welch's t", difference, level, "Welch's t", seeds)
+        return constant(difference, level, seeds, MEANS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # one constant sample is fine here
         result = scipy.stats.ttest_ind(first, second, equal_var=False)
         low, high = map(float, result.confidence_interval(level))
     interval = Interval(difference, low, high, level, "Welch's t")
-    return Comparison("Welch's t", difference, interval, float(result.statistic), float(result.pvalue), seeds)
+    return Comparison("Welch's t", difference, interval, float(result.statistic), float(result.pvalue), seeds, MEANS)
 
 
 def probability_of_improvement(
@@ -111,25 +119,55 @@ def _improvement(x: Floats, y: Floats, axis: int) -> Any:
     return (rank_sum - 0.5 * n * (n + 1)) / (n * m)
 
 
-def mann_whitney(
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    rng: np.random.Generator,
-    level: float = 0.95,
-    n_resamples: int = N_RESAMPLES,
-) -> Comparison:
-    """:func:`probability_of_improvement` in one domain with Mann and Whitney's test that the samples are alike."""
+def brunner_munzel(x: ArrayLike, y: ArrayLike, level: float = 0.95) -> Comparison:
+    """How probable it is that a run of x is above one of y, ``P(X > Y) + ½P(X = Y)``, and whether that is not ½.
+
+    The test is Brunner and Munzel's (2000). Mann and Whitney's asks whether the distributions are alike: it calls a
+    narrow and a bimodal sample with a probability of ½ different in 10 % of experiments with 30 runs each, where this
+    one does in 4 %. No p-value is below that of exchanging the runs. The interval is Student's of the logit, with the
+    variance and the degrees of freedom of the test.
+
+    Where all of x lies on one side of all of y, these have no variance. Then the runs are matched at random in as many
+    pairs as there are, of which every one says the same: the interval is Wilson's of their fraction, and the p-value
+    that of exchanging the runs.
+
+    :param x: Shape (runs,); infinities are allowed, ``-inf`` for a run that diverged.
+    :param y: Shape (other runs,), likewise.
+    """
+    check_level(level)
     first, second = sample("x", x, infinite=True), sample("y", y, infinite=True)
-    interval = probability_of_improvement(first, second, rng=rng, level=level, n_resamples=n_resamples)
-    pooled = np.concatenate((first, second))
-    seeds = (len(first), len(second))
-    if pooled.min() == pooled.max():
-        return Comparison("Mann–Whitney U", interval.estimate, interval, 0.5 * seeds[0] * seeds[1], 1.0, seeds)
-    result = scipy.stats.mannwhitneyu(first, second, alternative="two-sided")
-    return Comparison(
-        "Mann–Whitney U", interval.estimate, interval, float(result.statistic), float(result.pvalue), seeds
-    )
+    seeds, test, method = (len(first), len(second)), "Brunner–Munzel", "logit of Brunner–Munzel"
+    estimate = float(_improvement(first, second, -1))
+    if min(seeds) < 2:
+        return unknown(test, estimate, level, method, seeds, IMPROVEMENT)
+    # The share of the other sample below each run, less what chance would have it be within its own sample.
+    below = [
+        (a[:, None] > b).mean(axis=1) + 0.5 * (a[:, None] == b).mean(axis=1)
+        for a, b in ((first, second), (second, first))
+    ]
+    variances = np.array([shares.var(ddof=1) / len(shares) for shares in below])
+    if not variances.any():
+        return _separated(estimate, level, seeds)
+    result = scipy.stats.brunnermunzel(first, second)
+    degrees = variances.sum() ** 2 / np.sum(variances**2 / (np.array(seeds) - 1))
+    half = scipy.stats.t.ppf(0.5 + 0.5 * level, degrees) * math.sqrt(variances.sum()) / (estimate * (1.0 - estimate))
+    low, high = scipy.special.expit(scipy.special.logit(estimate) + np.array([-half, half])).tolist()
+    interval = Interval(estimate, low, high, level, method)
+    # scipy's statistic is that of the second sample. Far out its t approximation promises more than so few runs can.
+    statistic, p_value = -float(result.statistic), max(float(result.pvalue), attainable_p(*seeds))
+    return Comparison(test, estimate, interval, statistic, p_value, seeds, IMPROVEMENT)
+
+
+def _separated(estimate: float, level: float, seeds: tuple[int, int]) -> Comparison:
+    """All of one sample on one side of the other, or every run equal to every other."""
+    if estimate == 0.5:
+        nothing = Interval(0.5, math.nan, math.nan, level, "none", "all runs are equal")
+        return Comparison("exchange of runs", 0.5, nothing, math.nan, 1.0, seeds, IMPROVEMENT)
+    pairs = min(seeds)
+    ends = scipy.stats.binomtest(round(estimate) * pairs, pairs).proportion_ci(level, method="wilson")
+    note = "all of one sample is above all of the other"
+    interval = Interval(estimate, float(ends.low), float(ends.high), level, "Wilson score of disjoint pairs", note)
+    return Comparison("exchange of runs", estimate, interval, math.nan, attainable_p(*seeds), seeds, IMPROVEMENT)
 
 
 def holm(p_values: ArrayLike) -> Floats:
@@ -149,14 +187,15 @@ def holm(p_values: ArrayLike) -> Floats:
     return adjusted
 
 
-def unknown(test: str, estimate: float, level: float, method: str, seeds: tuple[int, ...]) -> Comparison:
+def unknown(test: str, estimate: float, level: float, method: str, seeds: tuple[int, ...], quantity: str) -> Comparison:
     """One run in a sample: no spread, so neither interval nor test."""
     interval = Interval(estimate, math.nan, math.nan, level, method, "one run has no spread")
-    return Comparison(test, estimate, interval, math.nan, math.nan, seeds)
+    return Comparison(test, estimate, interval, math.nan, math.nan, seeds, quantity)
 
 
-def constant(test: str, difference: float, level: float, method: str, seeds: tuple[int, ...]) -> Comparison:
-    """The limit of a t test as the spread goes to zero."""
-    interval = Interval(difference, difference, difference, level, method, "all runs are equal")
-    statistic = math.copysign(math.inf, difference) if difference else 0.0
-    return Comparison(test, difference, interval, statistic, 0.0 if difference else 1.0, seeds)
+def constant(difference: float, level: float, seeds: tuple[int, ...], quantity: str) -> Comparison:
+    """Equal runs on each side, or equal differences: only exchanging runs, or signs, tests them."""
+    note = "no spread: the runs of each side are equal" if len(seeds) == 2 else "no spread: all differences are equal"
+    interval = Interval(difference, difference, difference, level, "none", note)
+    p_value = attainable_p(*seeds) if difference else 1.0
+    return Comparison("exchange of runs", difference, interval, math.nan, p_value, seeds, quantity)

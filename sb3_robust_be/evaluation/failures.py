@@ -69,7 +69,8 @@ def failed_difference(x: ArrayLike, y: ArrayLike, level: float = 0.95) -> Compar
     table = [[int(flags.sum()), int((~flags).sum())] for flags in (first, second)]
     statistic, p_value = scipy.stats.fisher_exact(table)
     interval = Interval(p - q, low, high, level, "Newcombe score")
-    return Comparison("Fisher's exact", p - q, interval, float(statistic), float(p_value), (first.size, second.size))
+    seeds, quantity = (first.size, second.size), "difference of fractions"
+    return Comparison("Fisher's exact", p - q, interval, float(statistic), float(p_value), seeds, quantity)
 
 
 def _flags(name: str, values: ArrayLike, runs: int | None = None) -> Flags:

@@ -1,4 +1,7 @@
-"""Verdicts of one family, after Holm's correction, and those that too many lost runs leave open."""
+"""Verdicts of one family, after Holm's correction, and those that too many lost runs leave open.
+
+How single and combined verdicts work together is told in :mod:`~sb3_robust_be.evaluation.verdicts`.
+"""
 
 from __future__ import annotations
 
@@ -17,29 +20,51 @@ LOST = 0.1
 """Share of runs without a return above which the other runs don't speak for all"""
 
 
+def judged(claims: Sequence[Verdict], comparisons: Sequence[Verdict]) -> list[Verdict]:
+    """An experiment's verdicts as they stand: its combined claims, then its single comparisons, each a family of Holm.
+
+    :param claims: Of :func:`~sb3_robust_be.evaluation.verdicts.combined`, made of uncorrected parts.
+    :param comparisons: Uncorrected.
+    :return: The claims, then the comparisons.
+    """
+    return [*holm_adjusted(claims), *holm_adjusted(comparisons)]
+
+
 def holm_adjusted(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Verdicts of one family, with Holm's adjusted p-values; what these no longer support is not resolved.
 
-    A verdict without a p-value (NaN, as of one seed) counts in the family and stays as it is. The intervals stay too:
-    each is its own claim's.
+    A verdict without a p-value (NaN, as of one seed) counts in the family and stays as it is; what was computed exactly
+    has nothing to correct, and does not count. The intervals stay too: each is its own claim's. The probabilities of
+    improvement that stand beside means are corrected among themselves.
 
     :param verdicts: With the p-values of their tests.
     :return: In the same order.
     """
-    n = len(verdicts)
+    found = list(verdicts)
+    tested = [i for i, verdict in enumerate(verdicts) if verdict.seeds]
+    n = len(tested)
     if n < 2:
-        return list(verdicts)
-    adjusted = holm([1.0 if np.isnan(verdict.p_value) else verdict.p_value for verdict in verdicts])
-    found = []
-    for verdict, p in zip(verdicts, adjusted.tolist(), strict=True):
-        if np.isnan(verdict.p_value):
-            found.append(verdict)
+        return found
+    for i, p in zip(tested, _adjusted([verdicts[i].p_value for i in tested]), strict=True):
+        verdict = verdicts[i]
+        if np.isnan(p):
             continue
         verdict = replace(verdict, p_value=p, test=f"{verdict.test}, Holm over {n}")
         if p > 1.0 - verdict.interval.level and verdict.outcome is not Outcome.NOT_RESOLVED:
             verdict = replace(verdict, outcome=Outcome.NOT_RESOLVED, reason=f"p after Holm over {n}")
-        found.append(verdict)
+        found[i] = verdict
+    beside = {i: verdict.improvement for i, verdict in enumerate(found) if verdict.improvement is not None}
+    p_values = _adjusted([own.p_value for own in beside.values()]) if beside else []
+    for (i, own), p in zip(beside.items(), p_values, strict=True):
+        found[i] = replace(found[i], improvement=replace(own, p_value=p))
     return found
+
+
+def _adjusted(p_values: Sequence[float]) -> list[float]:
+    """Holm's, where NaN counts as a test that rejects nothing, and stays NaN."""
+    given = np.asarray(p_values, dtype=np.float64)
+    adjusted: list[float] = np.where(np.isnan(given), np.nan, holm(np.nan_to_num(given, nan=1.0))).tolist()
+    return adjusted
 
 
 def unresolved_if_lost(verdict: Verdict, *samples: np.ndarray) -> Verdict:

@@ -13,12 +13,16 @@ from sb3_robust_be.evaluation.claims import greater
 from sb3_robust_be.evaluation.comparisons import Comparison
 from sb3_robust_be.evaluation.failures import failed_fraction
 from sb3_robust_be.evaluation.intervals import Interval, t_interval
+from sb3_robust_be.evaluation.pairs import PAIRED_MEANS
 from sb3_robust_be.evaluation.verdicts import Verdict, computed, decide
 
 #: Relative differences below this are rounding, of solvers or of the order of sums.
 ROUNDING = 1e-7
 
 Floats = NDArray[np.float64]
+
+_SHARE = "share of seeds with the lower error"
+_RATIO = "ratio of errors"
 
 
 def lower(claim: str, x: ArrayLike, y: ArrayLike, factor: float = 1.0) -> Verdict:
@@ -35,7 +39,7 @@ def lower(claim: str, x: ArrayLike, y: ArrayLike, factor: float = 1.0) -> Verdic
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         return _lower_on_most_seeds(claim, first, second / factor)
     if np.allclose(first, second, rtol=ROUNDING, atol=0.0):
-        return _equal(claim, (1.0 / factor - 1.0) * float(first.mean()), 0.0)
+        return _equal(claim, (1.0 / factor - 1.0) * float(first.mean()), 0.0, PAIRED_MEANS)
     return greater(claim, second / factor, first, method="paired")
 
 
@@ -45,10 +49,10 @@ def _lower_on_most_seeds(claim: str, x: Floats, y: Floats) -> Verdict:
     wins, pairs = int((x < y)[differ].sum()), int(differ.sum())
     if pairs == 0:
         nothing = Interval(0.5, math.nan, math.nan, 0.95, "Clopper–Pearson", "no seed tells the two apart")
-        return decide(claim, Comparison("sign", 0.5, nothing, 0.0, 1.0, (len(x),)), 0.5)
+        return decide(claim, Comparison("sign", 0.5, nothing, 0.0, 1.0, (len(x),), _SHARE), 0.5)
     share = failed_fraction((x < y)[differ], method="exact")
     p_value = float(scipy.stats.binomtest(wins, pairs).pvalue)
-    return decide(claim, Comparison("sign", share.estimate, share, wins, p_value, (len(x),)), 0.5)
+    return decide(claim, Comparison("sign", share.estimate, share, wins, p_value, (len(x),), _SHARE), 0.5)
 
 
 def lower_ratio(claim: str, x: ArrayLike, y: ArrayLike, factor: float = 1.0) -> Verdict:
@@ -63,15 +67,17 @@ def lower_ratio(claim: str, x: ArrayLike, y: ArrayLike, factor: float = 1.0) -> 
     first, second = np.log(np.asarray(x, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
     ratios = second - first
     if np.abs(ratios).max() < ROUNDING:
-        return _equal(claim, 1.0, factor)
+        return _equal(claim, 1.0, factor, _RATIO)
     if np.ptp(ratios) < ROUNDING:
-        return computed(claim, math.exp(ratios[0]), factor, "above")
+        return computed(claim, math.exp(ratios[0]), factor, "above", _RATIO)
     found = greater(claim, second, first, method="paired", margin=math.log(factor))
-    return replace(found, estimate=math.exp(found.estimate), interval=exponential(found.interval))
+    ratio = exponential(found.interval)
+    return replace(found, estimate=ratio.estimate, interval=ratio, quantity=_RATIO, reference=factor)
 
 
-def _equal(claim: str, value: float, bound: float) -> Verdict:
-    return replace(computed(claim, value, bound, "above"), reason="the errors are equal, but for rounding")
+def _equal(claim: str, value: float, bound: float, quantity: str) -> Verdict:
+    exact = computed(claim, value, bound, "above", quantity)
+    return replace(exact, reason="the errors are equal, but for rounding")
 
 
 def exponential(interval: Interval) -> Interval:

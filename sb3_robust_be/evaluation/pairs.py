@@ -25,11 +25,14 @@ from sb3_robust_be.evaluation.sample_checks import (
     paired,
 )
 
+PAIRED_MEANS = "mean difference of pairs"
+PSEUDO_MEDIAN = "pseudo-median of differences"
+
 
 def paired_t(x: ArrayLike, y: ArrayLike, level: float = 0.95) -> Comparison:
     """Mean difference of pairs, such as (domain, seed): ``t = √n·d̄/s_d`` (paper, section 8.3).
 
-    Constant differences give the limit, as in :func:`~sb3_robust_be.evaluation.comparisons.welch_t`.
+    Of equal differences the spread is unknown, as in :func:`~sb3_robust_be.evaluation.comparisons.welch_t`.
 
     :param x: Any shape, such as (seeds, domains), finite.
     :param y: The same shape in the same order; :func:`align_runs` makes such arrays from labelled runs.
@@ -39,11 +42,12 @@ def paired_t(x: ArrayLike, y: ArrayLike, level: float = 0.95) -> Comparison:
     interval = t_interval(differences, level)
     seeds = (len(differences),)
     if len(differences) < 2:
-        return unknown("paired t", interval.estimate, level, interval.method, seeds)
+        return unknown("paired t", interval.estimate, level, interval.method, seeds, PAIRED_MEANS)
     if differences.min() == differences.max():
-        return constant("paired t", interval.estimate, level, interval.method, seeds)
+        return constant(interval.estimate, level, seeds, PAIRED_MEANS)
     result = scipy.stats.ttest_1samp(differences, 0.0)
-    return Comparison("paired t", interval.estimate, interval, float(result.statistic), float(result.pvalue), seeds)
+    statistic, p_value = float(result.statistic), float(result.pvalue)
+    return Comparison("paired t", interval.estimate, interval, statistic, p_value, seeds, PAIRED_MEANS)
 
 
 def bootstrap_t(
@@ -68,9 +72,9 @@ def bootstrap_t(
     differences = first - second
     n, mean, method = len(differences), float(differences.mean()), "studentised bootstrap"
     if n < 2:
-        return unknown("bootstrap t", mean, level, method, (n,))
+        return unknown("bootstrap t", mean, level, method, (n,), PAIRED_MEANS)
     if differences.min() == differences.max():
-        return constant("bootstrap t", mean, level, method, (n,))
+        return constant(mean, level, (n,), PAIRED_MEANS)
     error = float(differences.std(ddof=1)) / math.sqrt(n)
     resampled = differences[rng.integers(n, size=(n_resamples, n))]
     deviation = resampled.mean(axis=1) - mean
@@ -83,7 +87,7 @@ def bootstrap_t(
     observed = mean / error
     tail = min(np.count_nonzero(t >= observed), np.count_nonzero(t <= observed))
     p_value = min(1.0, 2.0 * (tail + 1) / (n_resamples + 1))
-    return Comparison("bootstrap t", mean, interval, observed, p_value, (n,))
+    return Comparison("bootstrap t", mean, interval, observed, p_value, (n,), PAIRED_MEANS)
 
 
 def signed_rank(x: ArrayLike, y: ArrayLike, level: float = 0.95) -> Comparison:
@@ -105,13 +109,12 @@ def signed_rank(x: ArrayLike, y: ArrayLike, level: float = 0.95) -> Comparison:
     else:
         interval = Interval(estimate, float(walsh[k - 1]), float(walsh[-k]), level, method)
     if not differences.any():
-        return Comparison("Wilcoxon's signed ranks", estimate, interval, 0.0, 1.0, (n,))
+        return Comparison("Wilcoxon's signed ranks", estimate, interval, 0.0, 1.0, (n,), PSEUDO_MEDIAN)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # small samples with ties, for older scipy
         result = scipy.stats.wilcoxon(differences)
-    return Comparison(
-        "Wilcoxon's signed ranks", estimate, interval, float(result.statistic), float(result.pvalue), (n,)
-    )
+    statistic, p_value = float(result.statistic), float(result.pvalue)
+    return Comparison("Wilcoxon's signed ranks", estimate, interval, statistic, p_value, (n,), PSEUDO_MEDIAN)
 
 
 def _signed_rank_cdf(n: int) -> Floats:

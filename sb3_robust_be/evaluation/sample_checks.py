@@ -28,6 +28,14 @@ def sample(name: str, values: ArrayLike, *, infinite: bool = False) -> Floats:
     return array
 
 
+def quantities(values: ArrayLike) -> Floats:
+    """``values`` as a float array ``(quantities, runs)``, finite and not empty."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2 or 0 in array.shape or not np.isfinite(array).all():
+        raise ValueError(f"values has shape {array.shape}; give finite numbers of shape (quantities, runs).")
+    return array
+
+
 def paired(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
     """Two arrays of one shape whose entries belong together, flattened."""
     first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)

@@ -10,6 +10,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from sb3_robust_be.evaluation.attainable import attainable_p
 from sb3_robust_be.evaluation.bootstrap import bootstrap_samples
 from sb3_robust_be.evaluation.comparisons import Comparison
 from sb3_robust_be.evaluation.hartigan import dip, dip_null
@@ -22,7 +23,7 @@ from sb3_robust_be.evaluation.sample_checks import (
     check_level,
     sample,
 )
-from sb3_robust_be.evaluation.verdicts import Verdict, attainable_p, decide
+from sb3_robust_be.evaluation.verdicts import Verdict, decide
 
 SPREADS: tuple[str, ...] = ("iqr", "std")
 
@@ -78,7 +79,8 @@ def narrower(
         test = scipy.stats.mood if measure == "iqr" else scipy.stats.levene  # the latter centres by the median
         statistic, p_value = map(float, test(first, second))
     name = "Mood's rank test of scale" if measure == "iqr" else "Brown–Forsythe"
-    found = Comparison(name, interval.estimate, interval, statistic, p_value, seeds)
+    quantity = f"ratio of {'interquartile ranges' if measure == 'iqr' else 'standard deviations'}"
+    found = Comparison(name, interval.estimate, interval, statistic, p_value, seeds, quantity)
     return decide(claim, found, 1.0, "below", attainable_p(*seeds))
 
 
@@ -135,10 +137,10 @@ def bimodal(
     seeds = (len(runs),)
     if high < negligible:
         p_value = min(1.0, 2.0 * math.exp(-2.0 * len(runs) * (negligible - observed) ** 2))
-        small = Comparison("DKW bound of the dip", observed, interval, observed, p_value, seeds)
+        small = Comparison("DKW bound of the dip", observed, interval, observed, p_value, seeds, "dip")
         return decide(claim, small, negligible)
     p_value = float(np.count_nonzero(null >= observed) + 1) / (n_resamples + 1)
-    return decide(claim, Comparison("Hartigan's dip", observed, interval, observed, p_value, seeds), 0.0)
+    return decide(claim, Comparison("Hartigan's dip", observed, interval, observed, p_value, seeds, "dip"), 0.0)
 
 
 def longer_tailed(claim: str, x: np.ndarray, y: np.ndarray, *, rng: np.random.Generator) -> Verdict:
@@ -160,10 +162,9 @@ def longer_tailed(claim: str, x: np.ndarray, y: np.ndarray, *, rng: np.random.Ge
     if min(len(x), len(y)) > 1:
         centred = (x - np.median(x), y - np.median(y))
         p_value = float(scipy.stats.permutation_test(centred, difference, n_resamples=1_999, rng=rng).pvalue)
-    found = Comparison(
-        "permutation of deviations", interval.estimate, interval, interval.estimate, p_value, (len(x), len(y))
-    )
-    return decide(claim, found, 0.0, attainable=attainable_p(len(x), len(y)))
+    seeds, test, estimate = (len(x), len(y)), "permutation of deviations", interval.estimate
+    found = Comparison(test, estimate, interval, estimate, p_value, seeds, "difference of median − worst decile")
+    return decide(claim, found, 0.0, attainable=attainable_p(*seeds))
 
 
 def _tail(runs: np.ndarray, axis: int) -> Any:

@@ -2,12 +2,20 @@
 
 A claim holds only if the confidence interval excludes its opposite, the test agrees, and there are enough seeds for
 any exact test to reach the level at all; it does not hold only if the same can be said of the opposite.
+
+How p-values work together. An experiment declares two families before it has any run: its *single comparisons*, each
+with the p-value of its own test, and its *combined claims* ("on every domain", "on four of five"), whose p-value
+:func:`combined` makes from the uncorrected ones of their parts. :func:`~sb3_robust_be.evaluation.families.judged` then
+corrects both by Holm's method, each over its own family, and what a corrected p-value no longer supports is not
+resolved. So the chance that any row of a family states something false is at most 5 %. Correcting the parts before
+they are combined would count them twice. A claim that all parts hold needs each of them at the level alone, so that
+it can hold while one of its parts, as a row of the larger family, is not resolved.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
@@ -37,8 +45,14 @@ class Verdict:
     :param test: Name of the test.
     :param statistic: The test's statistic; NaN where there is none.
     :param p_value: Two-sided; 0 for what was computed exactly.
-    :param seeds: Runs of each sample.
+    :param seeds: Independent runs of each sample. Pairs count once, and so do runs on several environments that are
+        judged together.
     :param reason: Why the outcome is not what interval or test alone suggest; else empty.
+    :param quantity: What the estimate is, such as "difference of means"; empty for a combination of claims.
+    :param reference: The value of the quantity that the claim is compared with, such as 0, a margin, or ½ for a
+        probability; NaN for a combination.
+    :param improvement: The probability of improvement beside a difference of means, with its own test; it decides
+        nothing. ``None`` where it does not apply.
     """
 
     claim: str
@@ -50,9 +64,12 @@ class Verdict:
     p_value: float
     seeds: tuple[int, ...]
     reason: str = ""
+    quantity: str = ""
+    reference: float = math.nan
+    improvement: Comparison | None = None
 
     def __str__(self) -> str:
-        parts = [] if math.isnan(self.estimate) else [f"{self.estimate:.4g}"]
+        parts = [] if math.isnan(self.estimate) else [f"{self.quantity} {self.estimate:.4g}".strip()]
         if self.interval.low < self.interval.high:
             parts.append(
                 f"{100 * self.interval.level:g} % interval [{self.interval.low:.4g}, {self.interval.high:.4g}]"
@@ -68,35 +85,15 @@ class Verdict:
     def as_row(self) -> dict[str, Any]:
         """Flat, for a table or CSV: the interval's parts beside the rest."""
         row = asdict(self) | {"outcome": str(self.outcome), "seeds": " + ".join(map(str, self.seeds))}
+        del row["improvement"]
         interval = row.pop("interval")
         row |= {key: interval[key] for key in ("low", "high", "level")}
-        return row | {"interval_method": interval["method"], "interval_note": interval["note"]}
-
-
-def attainable_p(*seeds: int) -> float:
-    """The least two-sided p-value that any exact test can give by exchanging runs.
-
-    ``2/C(n+m, n)`` for two samples (all of one above all of the other), ``2^{1−n}`` for ``n`` pairs (all differences
-    of one sign). At 95 % it takes 4 + 4 seeds or 6 pairs; below that a t interval rests on normality alone.
-
-    :param seeds: Runs of each of two samples, or the number of pairs.
-    """
-    if len(seeds) == 1:
-        return min(1.0, 2.0 ** (1 - seeds[0]))
-    n, m = seeds
-    return attainable_p_within([(n, m)])
-
-
-def attainable_p_within(sizes: Iterable[tuple[int, int]]) -> float:
-    """:func:`attainable_p` of a test that exchanges two samples' runs within each of several environments.
-
-    ``2/Π C(n+m, n)``, a product over the environments; 0 where that is less than a double can be.
-
-    :param sizes: Runs of each of the two samples, by environment.
-    """
-    # A thousand runs have more arrangements than a double can count.
-    arrangements = sum(math.lgamma(n + m + 1) - math.lgamma(n + 1) - math.lgamma(m + 1) for n, m in sizes)
-    return min(1.0, math.exp(math.log(2.0) - arrangements))
+        row |= {"interval_method": interval["method"], "interval_note": interval["note"]}
+        if self.improvement is not None:
+            beside = self.improvement.interval
+            row |= {"improvement": beside.estimate, "improvement_low": beside.low, "improvement_high": beside.high}
+            row["improvement_p"] = self.improvement.p_value
+        return row
 
 
 def decide(claim: str, found: Comparison, against: float, side: str = "above", attainable: float = 0.0) -> Verdict:
@@ -127,14 +124,17 @@ def decide(claim: str, found: Comparison, against: float, side: str = "above", a
         found.p_value,
         found.seeds,
         reason or found.interval.note,
+        found.quantity,
+        against,
     )
 
 
-def computed(claim: str, value: float, bound: float, side: str = "below") -> Verdict:
+def computed(claim: str, value: float, bound: float, side: str = "below", quantity: str = "value") -> Verdict:
     """The verdict on "``value`` lies ``side`` ``bound``" for a number without seeds, such as an exact fixed point's.
 
     Equality does not satisfy the claim.
 
+    :param quantity: What the value is, such as "ratio".
     :raises ValueError: NaN in place of either.
     """
     check_choice("side", side, SIDES)
@@ -143,7 +143,8 @@ def computed(claim: str, value: float, bound: float, side: str = "below") -> Ver
     holds = value > bound if side == "above" else value < bound
     outcome = Outcome.HOLDS if holds else Outcome.DOES_NOT_HOLD
     interval = Interval(value, value, value, _EXACT_LEVEL, "exact")
-    return Verdict(claim, outcome, value, interval, f"computed: {side} {bound:.4g}", math.nan, 0.0, ())
+    test = f"computed: {side} {bound:.4g}"
+    return Verdict(claim, outcome, value, interval, test, math.nan, 0.0, (), quantity=quantity, reference=bound)
 
 
 def combined(claim: str, verdicts: Sequence[Verdict], at_least: int | None = None) -> Verdict:
@@ -153,6 +154,7 @@ def combined(claim: str, verdicts: Sequence[Verdict], at_least: int | None = Non
     if ``(n − k + 1)·p_(k) ≤ α``, and with those of the parts that don't it does not hold if
     ``k·p_(n − k + 1) ≤ α``. All of ``n`` thus need no correction to hold, and Bonferroni's to be refuted by one.
 
+    :param verdicts: The parts with the p-values of their own tests, before any correction over a family.
     :param at_least: ``k``, from 1 to the number of parts; ``None``: all of them.
     :raises ValueError: No parts, parts of different levels, or such a number.
     """

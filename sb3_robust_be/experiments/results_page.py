@@ -92,14 +92,22 @@ tables, `sb3-robust-be experiment report all --published` makes a page per exper
 A claim *holds* if its 95 % interval and its test both say so, *does not hold* if both say the opposite, and is *not
 resolved* by this many seeds otherwise.
 
-- **estimate \\[interval\\]**: of the difference, ratio or probability that the claim names, with its 95 % interval.
-  Without an interval the number was computed exactly. `–`: the claim is about several domains or problems at once.
-- **test** and **p**: the test, and its p-value, corrected as the test's name says (Holm).
-- **seeds**: runs of each side of the comparison.
+- **number**: what it is (difference, ratio, probability, excess over one half and so on), the number, its 95 %
+  interval, and in brackets what the claim compares it with, if that is not 0. Without an interval it was computed
+  exactly, or the reason says that the runs have no spread. `–`: the claim is about several domains or problems at once.
+- **test** and **p**: the test, and its p-value. An experiment's combined claims are one family and its single
+  comparisons another, each corrected by Holm's method, as the test's name says.
+- **above in**: beside a difference of means the share of pairs of runs, one of each side, in which the first is above,
+  with its interval and the p-value of Brunner and Munzel's test. It decides nothing; where it and the mean say
+  different things, few runs make the mean.
+- **seeds**: independent runs of each side of the comparison. Pairs count once; of several environments taken together
+  it is the number on one of them.
 - **reason**: why the outcome is not the interval's alone, or which parts of a combined claim are in its way.
 
-In tables of returns, *mean* and *AUC* are over seeds, and in brackets stand 95 % intervals; the *worst decile* is the
-mean of the lowest tenth; *diverged*, *crashed* and *unfinished* are numbers of seeds; *setting* was chosen on others.
+In tables of returns, *mean* and *AUC* are over seeds, and in brackets stand 95 % intervals: below 30 seeds Student's t
+corrected for skewness, else the BCa bootstrap. Equal runs have none, since their spread is not known. The *worst
+decile* is the mean of the lowest tenth; *diverged*, *crashed* and *unfinished* are numbers of seeds; *setting* was
+chosen on others.
 
 The columns of the CSV tables, in which a cell that is not plain text is JSON and an empty cell means that there is no
 such value:

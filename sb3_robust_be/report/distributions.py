@@ -29,7 +29,7 @@ def distributions(
     """How the runs of each algorithm are distributed (the paper's figures of control), one row per panel.
 
     Left: a half-violin (Gaussian kernels, see :func:`~sb3_robust_be.report.rain.density`, cut at the extreme runs; a
-    line where all runs agree), every run as a dot, and the mean with its BCa bootstrap interval. Runs that are not
+    line where all runs agree), every run as a dot, and the mean with its interval. Runs that are not
     finite have failed: they are crosses at the bad end, counted, and not part of the violin; where there are any no
     mean is drawn, since that of the others would reward an algorithm for failing. Right: the fraction
     of *all* runs up to a value, a failed one being worse than every other; with up to three algorithms, of ten or more
@@ -95,7 +95,7 @@ def _rows(title: str, entries: Mapping[str, Floats], intervals: Mapping[str, Int
 def _caption(caption: str, level: float, some_failed: bool) -> str:
     text = (
         "Half-violins and dots: the runs; diamond and bar: their mean with its "
-        f"{100 * level:g} % BCa bootstrap interval; right: the fraction of runs up to a value."
+        f"{100 * level:g} % interval; right: the fraction of runs up to a value."
     )
     if some_failed:
         text += (

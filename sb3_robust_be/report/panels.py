@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sb3_robust_be.evaluation import Interval, bootstrap_interval
+from sb3_robust_be import evaluation
+from sb3_robust_be.evaluation import Interval
 from sb3_robust_be.report.style import WIDTH, Look, new_figure
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ def names(panels: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def mean_interval(values: Floats, rng: np.random.Generator, level: float) -> Interval | None:
-    """Mean of the finite values with its BCa interval; ``None`` if there is none."""
+    """Mean of the finite values with its interval; ``None`` if there is none."""
     finite = values[np.isfinite(values)]
-    return bootstrap_interval(finite, rng=rng, level=level) if finite.size else None
+    return evaluation.mean_interval(finite, rng=rng, level=level) if finite.size else None
 
 
 def wrapped(text: str, inches: float, size: float = 9.0) -> str:

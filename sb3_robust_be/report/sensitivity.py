@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sb3_robust_be.evaluation import Interval, bootstrap_means
+from sb3_robust_be.evaluation import Interval, mean_intervals
 from sb3_robust_be.report.panels import Floats, checked_panels, legend, mean_interval, names, runs, wrapped
 from sb3_robust_be.report.plot import Plot
 from sb3_robust_be.report.sensitivity_panels import Cell, Cells, draw, off_scale, value_labels
@@ -79,7 +79,7 @@ def sensitivity(
     with settings():
         figure = _figure(cells, look, parameter, measure, log, some_off)
     rows = [row for title, entries in cells.items() for key, of in entries.items() for row in _rows(title, key, of)]
-    text = f"Dots: the runs; markers and bars: their means with {100 * level:g} % BCa bootstrap intervals; ring: the "
+    text = f"Dots: the runs; markers and bars: their means with {100 * level:g} % intervals; ring: the "
     text += "best setting." if chosen is None else "setting chosen on selection seeds."
     if some_off:
         text += " Crosses below: runs that failed or are off the scale, left out of the means."
@@ -141,7 +141,7 @@ def _together(runs: Sequence[Floats], rng: np.random.Generator, level: float) ->
     """Of the same runs, but for settings at which some of them are off the scale."""
     most = max(map(len, runs))
     whole = [own for own in runs if len(own) == most > 0]
-    together = iter(bootstrap_means(np.stack(whole), rng=rng, level=level)) if whole else iter(())
+    together = iter(mean_intervals(np.stack(whole), rng=rng, level=level)) if whole else iter(())
     return [next(together) if len(own) == most > 0 else mean_interval(own, rng, level) for own in runs]
 
 

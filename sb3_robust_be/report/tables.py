@@ -124,44 +124,82 @@ def verdict_table(verdicts: Sequence[Verdict], name: str = "verdicts") -> Table:
         del row["low"], row["high"]
         row["estimate"] = None if math.isnan(verdict.estimate) else verdict.interval
         row["p_value"] = verdict.p_value if verdict.seeds else None
-        rows.append(row)
+        rows.append(row | {"number": verdict_number(verdict), "above in": above_in(verdict)})
     headers = {
         "claim": "claim",
         "outcome": "outcome",
-        "estimate": "estimate [interval]",
+        "number": "number",
         "test": "test",
         "p_value": "p",
+        "above in": "above in",
         "seeds": "seeds",
         "reason": "reason",
     }
+    if all(verdict.improvement is None for verdict in verdicts):
+        del headers["above in"]
     return Table(name, rows, "Verdict per claim", headers)
 
 
+def verdict_number(verdict: Verdict) -> str:
+    """What the number of a verdict is, the number, and its interval: ``difference of means +12.3 [3.1, 20.9]``.
+
+    :param verdict: Any; of a combination of claims the text is empty.
+    :return: With the value that the claim compares it with, such as ½ or a margin, if that is not 0.
+    """
+    if math.isnan(verdict.estimate):
+        return ""
+    signed = "difference" in verdict.quantity or verdict.quantity.startswith("excess")
+    text = f"{verdict.quantity} {'+' if signed and verdict.estimate > 0.0 else ''}{interval(verdict.interval)}".strip()
+    # The test of what was computed exactly has its bound.
+    compared = verdict.seeds and verdict.reference and not math.isnan(verdict.reference)
+    return f"{text} (against {number(verdict.reference)})" if compared else text
+
+
+def above_in(verdict: Verdict) -> str:
+    """In how many pairs of runs the first is above the second, beside a difference of means; else empty.
+
+    :param verdict: Any.
+    :return: A share with its interval and the p-value of its own test.
+    """
+    beside = verdict.improvement
+    if beside is None:
+        return ""
+    share, low, high = (100.0 * part for part in (beside.estimate, beside.interval.low, beside.interval.high))
+    ends = "" if math.isnan(low) else f" [{low:.0f}, {high:.0f}]"
+    p_value = "" if math.isnan(beside.p_value) else f", p = {number(beside.p_value)}"
+    return f"{share:.0f} % of pairs{ends}{p_value}"
+
+
 def evidence(verdicts: Sequence[Verdict]) -> list[str]:
-    """A line of evidence for each verdict: estimate with its interval, test, p-value, seeds and reason."""
+    """A line of evidence for each verdict: its number with its interval, test, p-value, seeds and reason."""
     lines = []
-    for verdict, (_, _, estimate, test, p_value, seeds, reason) in zip(
-        verdicts, verdict_table(verdicts).cells(), strict=True
-    ):
-        parts = [test]
+    for verdict in verdicts:
+        parts = [printable(verdict.test)]
+        estimate = verdict_number(verdict)
         if verdict.interval.low < verdict.interval.high:
-            parts.insert(0, f"{estimate} ({100 * verdict.interval.level:g} % interval, {verdict.interval.method})")
-        elif not math.isnan(verdict.estimate):
+            estimate += f" ({100 * verdict.interval.level:g} % interval, {verdict.interval.method})"
+        if estimate:
             parts.insert(0, estimate)
         if verdict.seeds:
-            parts += [f"p = {p_value}", f"{seeds} seeds"]
+            parts += [f"p = {cell(verdict.p_value)}", f"{' + '.join(map(str, verdict.seeds))} seeds"]
+        if verdict.improvement is not None:
+            parts.append(f"above in {above_in(verdict)} ({verdict.improvement.test})")
         if verdict.reason:
-            parts.append(reason)
+            parts.append(printable(verdict.reason))
         lines.append("; ".join(parts))
     return lines
 
 
 def cell(value: Any) -> str:
-    """A value as text: an interval as ``mean [low, high]``, a number with four digits, ``None`` as a dash."""
+    """A value as text: an interval as ``mean [low, high]``, a number with four digits, ``None`` as a dash.
+
+    Where the runs say nothing of their spread the words for why stand in place of an interval.
+    """
     if value is None or (isinstance(value, str) and not value):
         return _MISSING
     if isinstance(value, Interval):
-        return interval(value)
+        unknown = value.note and not value.low < value.high and not math.isnan(value.estimate)
+        return f"{interval(value)} ({value.note})" if unknown else interval(value)
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
     if isinstance(value, numbers.Integral):

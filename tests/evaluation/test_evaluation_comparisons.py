@@ -52,9 +52,11 @@ def test_paired_t_is_scipys():
 @pytest.mark.parametrize("test", [ev.welch_t, ev.paired_t])
 def test_t_tests_of_constant_or_single_runs(test):
     same, apart = test([2.0] * 3, [2.0] * 3), test([2.0] * 3, [5.0] * 3)
-    assert (same.statistic, same.p_value) == (0.0, 1.0)
-    assert (apart.statistic, apart.p_value) == (-np.inf, 0.0)
+    assert same.p_value == 1.0
+    # Of the 20 ways to share out six runs two are as extreme; of the 8 signs of three differences two.
+    assert apart.p_value == pytest.approx(2 / 20 if test is ev.welch_t else 2 / 8)
     np.testing.assert_array_equal(ends(apart.interval), [-3.0, -3.0])
+    assert "no spread" in apart.interval.note
     single = test([2.0], [5.0])
     assert single.estimate == -3.0
     assert np.isnan([single.p_value, single.statistic, *ends(single.interval)]).all()
@@ -84,7 +86,7 @@ def test_bootstrap_t_never_gives_less_than_its_resamples_allow():
 
 
 def test_bootstrap_t_without_spread():
-    assert ev.bootstrap_t([1.0] * 4, [0.0] * 4, rng=rng()).p_value == 0.0
+    assert ev.bootstrap_t([1.0] * 4, [0.0] * 4, rng=rng()).p_value == 2.0**-3
     assert np.isnan(ev.bootstrap_t([1.0], [0.0], rng=rng()).p_value)
     two = ev.bootstrap_t([1.0, 3.0], [0.0, 0.0], rng=rng())
     np.testing.assert_array_equal(ends(two.interval), [-np.inf, np.inf])  # half the resamples have no spread
@@ -141,14 +143,51 @@ def test_improvement_averages_games_and_resamples_within_them():
     assert bca.method == "BCa bootstrap"
 
 
-def test_mann_whitney_is_scipys():
+def test_brunner_munzel_is_scipys():
     x, y = rng().normal(0.5, 1.0, 12), np.append(rng(1).normal(size=9), -np.inf)
-    found = ev.mann_whitney(x, y, rng=rng())
-    expected = scipy.stats.mannwhitneyu(x, y)
-    assert (found.statistic, found.p_value) == (expected.statistic, expected.pvalue)
-    assert found.interval == ev.probability_of_improvement(x, y, rng=rng())
-    alike = ev.mann_whitney([1.0, 1.0], [1.0, 1.0, 1.0], rng=rng())
-    assert (alike.estimate, alike.statistic, alike.p_value) == (0.5, 3.0, 1.0)
+    found = ev.brunner_munzel(x, y)
+    expected = scipy.stats.brunnermunzel(x, y)
+    # Positive where x is above: scipy's is where y is.
+    assert (found.statistic, found.p_value) == (-expected.statistic, expected.pvalue)
+    assert found.statistic > 0.0
+    assert found.estimate == ev.probability_of_improvement(x, y, rng=rng(), n_resamples=5).estimate
+    assert found.seeds == (12, 10)
+    far = ev.brunner_munzel(np.append(np.arange(8.0), 8.5), np.append(np.arange(8.0) + 8.0, 30.0))
+    assert (
+        scipy.stats.brunnermunzel(np.append(np.arange(8.0), 8.5), np.append(np.arange(8.0) + 8.0, 30.0)).pvalue < 1e-6
+    )
+    assert far.p_value == pytest.approx(2 / 48620), "of the C(18, 9) ways to share out the runs"
+
+
+def test_the_interval_of_brunner_munzel_by_hand():
+    """x beats 2, 3, 3, 3 of y's three runs, y ½ … : shares 2/3, 1, 1, 1 and 0, 0, 1/4."""
+    x, y = [2.0, 4.0, 5.0, 6.0], [0.0, 1.0, 3.0]
+    found = ev.brunner_munzel(x, y)
+    assert found.estimate == pytest.approx(11 / 12)
+    of_x, of_y = np.var([2 / 3, 1, 1, 1], ddof=1) / 4, np.var([0, 0, 1 / 4], ddof=1) / 3
+    degrees = (of_x + of_y) ** 2 / (of_x**2 / 3 + of_y**2 / 2)
+    half = scipy.stats.t.ppf(0.975, degrees) * np.sqrt(of_x + of_y) / (11 / 12 * 1 / 12)
+    logits = np.log(11) + np.array([-half, half])
+    np.testing.assert_allclose(ends(found.interval), 1 / (1 + np.exp(-logits)))
+    # The statistic is the estimate less ½ over the root of the same variance.
+    assert found.statistic == pytest.approx((11 / 12 - 1 / 2) / np.sqrt(of_x + of_y))
+
+
+def test_brunner_munzel_without_variance():
+    """All above all: every pair says so, and two of the 252 ways to share out the runs are as extreme."""
+    apart = ev.brunner_munzel(np.arange(5.0) + 9.0, np.arange(5.0))
+    assert (apart.estimate, apart.p_value) == (1.0, pytest.approx(2 / 252))
+    np.testing.assert_allclose(ends(apart.interval), ends(ev.failed_fraction([True] * 5)))
+    assert "all of one sample" in apart.interval.note
+    below = ev.brunner_munzel(np.arange(5.0), np.arange(7.0) + 9.0)
+    assert below.estimate == 0.0
+    np.testing.assert_allclose(ends(below.interval), ends(ev.failed_fraction([False] * 5)))
+    alike = ev.brunner_munzel([1.0, 1.0], [1.0, 1.0, 1.0])
+    assert (alike.estimate, alike.p_value) == (0.5, 1.0)
+    assert np.isnan(ends(alike.interval)).all()
+    single = ev.brunner_munzel([1.0], [0.0, 2.0])
+    assert single.estimate == 0.5
+    assert np.isnan([single.p_value, *ends(single.interval)]).all()
 
 
 def test_runs_are_aligned_by_key():
@@ -221,7 +260,7 @@ def test_newcombe_by_his_example():
         (lambda: ev.probability_of_improvement({"a": [1.0]}, {"b": [1.0]}, rng=rng()), r"x has the games \['a'\]"),
         (lambda: ev.probability_of_improvement({}, {}, rng=rng()), "x names no game"),
         (lambda: ev.probability_of_improvement({"a": []}, {"a": [1.0]}, rng=rng()), r"x\['a'\] is empty"),
-        (lambda: ev.mann_whitney([np.nan], [1.0], rng=rng()), r"x\[0\] is nan; give an infinity"),
+        (lambda: ev.brunner_munzel([np.nan], [1.0]), r"x\[0\] is nan; give an infinity"),
         (lambda: ev.holm([0.5, 1.5]), "p_values range from 0.5 to 1.5"),
         (lambda: ev.holm([np.nan]), r"p_values\[0\] is nan"),
         (lambda: ev.failed([]), r"values has shape \(0,\)"),

@@ -42,6 +42,16 @@ def improvement(rng):
     return interval, 0.5 * (scipy.stats.norm.cdf(0.7 / np.sqrt(2)) + 0.5)
 
 
+def improvement_of(rng, x, y, truth):
+    return ev.brunner_munzel(x, y).interval, truth
+
+
+def narrow_against_bimodal(rng, runs):
+    """Half of y's runs are above all of x, half below."""
+    modes = np.where(rng.uniform(size=runs) < 0.5, -9.0, 9.0)
+    return improvement_of(rng, normal(rng, runs), modes + 0.01 * normal(rng, runs), 0.5)
+
+
 def pairs(rng):
     """Pairs that share a domain's level, with the mean difference 0.4."""
     level = 100.0 * rng.normal(size=12)
@@ -82,6 +92,10 @@ INTERVALS = {
     "bootstrap t": lambda rng: (ev.bootstrap_t(*pairs(rng), rng=rng, **FEW).interval, 0.4),
     "signed rank": lambda rng: (ev.signed_rank(*pairs(rng)).interval, 0.4),
     "improvement": improvement,
+    "Brunner–Munzel": lambda rng: improvement_of(
+        rng, normal(rng, 30, 0.7), normal(rng, 30), scipy.stats.norm.cdf(0.7 / np.sqrt(2))
+    ),
+    "Brunner–Munzel, two modes": lambda rng: narrow_against_bimodal(rng, 30),
     "Wilson": lambda rng: failures("wilson", rng),
     "Newcombe": failure_difference,
     "std ratio": lambda rng: spread_ratio("std", rng),
@@ -161,6 +175,18 @@ def test_equal_algorithms_are_seldom_told_apart(method, runs):
     samples = [rng.exponential(size=(2, runs)) for _ in range(300)]
     options = {"method": method, "rng": rng, "n_resamples": 199}
     assert wrong(ev.greater("", x, y, **options) for x, y in samples) <= 0.08
+
+
+def test_a_probability_of_one_half_is_seldom_called_another():
+    """A narrow sample in the middle of a bimodal one, at n = 30: Mann and Whitney's test is wrong twice as often."""
+    rng = np.random.default_rng(0)
+    ours, alike = [], []
+    for _ in range(600):
+        x, y = normal(rng, 30), np.where(rng.uniform(size=30) < 0.5, -9.0, 9.0) + 0.01 * normal(rng, 30)
+        ours.append(ev.brunner_munzel(x, y).p_value <= 0.05)
+        alike.append(scipy.stats.mannwhitneyu(x, y).pvalue <= 0.05)
+    assert np.mean(ours) <= 0.06
+    assert np.mean(alike) >= 0.08
 
 
 @pytest.mark.parametrize("measure", SPREADS)

@@ -154,7 +154,9 @@ def test_bca_falls_back_where_it_is_undefined():
 
 def test_t_interval_degenerate():
     assert np.isnan(ends(t_interval([3.0]))).all()
-    np.testing.assert_array_equal(ends(t_interval([0.1] * 3)), [0.1, 0.1])
+    equal = t_interval([0.1] * 3)
+    assert (equal.estimate, equal.note) == (0.1, "all runs are equal")
+    assert np.isnan(ends(equal)).all()
 
 
 def test_interval_sides():
@@ -164,6 +166,7 @@ def test_interval_sides():
     assert interval.below(2.1)
     assert not interval.below(2.0)
     assert str(interval) == "1 [0.5, 2]"
+    assert str(t_interval([500.0] * 4)) == "500 (all runs are equal)"
     unknown = Interval(1.0, np.nan, np.nan, 0.95, "any")
     assert not unknown.above(-9.0)
     assert not unknown.below(9.0)

@@ -9,8 +9,9 @@ import scipy.stats
 
 from sb3_robust_be import evaluation as ev
 from sb3_robust_be.evaluation import Comparison, Interval, Outcome
+from sb3_robust_be.evaluation.attainable import attainable_p, attainable_p_within
 from sb3_robust_be.evaluation.claims import COMPARISONS
-from sb3_robust_be.evaluation.verdicts import attainable_p, attainable_p_within, decide
+from sb3_robust_be.evaluation.verdicts import decide
 
 HOLDS, DOES_NOT_HOLD, NOT_RESOLVED = Outcome
 
@@ -20,9 +21,8 @@ def rng(seed=0):
 
 
 def found(low, high, p_value, level=0.95):
-    return Comparison(
-        "a test", 0.5 * (low + high), Interval(0.5 * (low + high), low, high, level, "m"), 1.0, p_value, (9,)
-    )
+    middle = 0.5 * (low + high)
+    return Comparison("a test", middle, Interval(middle, low, high, level, "m"), 1.0, p_value, (9,), "difference")
 
 
 def part(claim, outcome, p_value):
@@ -83,13 +83,23 @@ def test_a_verdict_reads_as_a_sentence_and_as_a_row():
     verdict = ev.greater("QRC-Huber is above DQN", x, y)
     welch = ev.welch_t(x, y)
     sentence = str(verdict)
-    assert sentence.startswith(f"QRC-Huber is above DQN: holds ({welch.estimate:.4g}, 95 % interval [")
+    assert sentence.startswith(
+        f"QRC-Huber is above DQN: holds (difference of means {welch.estimate:.4g}, 95 % interval ["
+    )
     assert "Welch's t, statistic" in sentence
     assert sentence.endswith("20 + 30 seeds)")
     row = verdict.as_row()
     assert (row["outcome"], row["seeds"], row["low"]) == ("holds", "20 + 30", welch.interval.low)
     assert (row["p_value"], row["test"], row["level"]) == (welch.p_value, "Welch's t", 0.95)
+    assert (row["quantity"], row["reference"]) == ("difference of means", 0.0)
+    beside = ev.brunner_munzel(x, y)
+    assert (row["improvement"], row["improvement_low"], row["improvement_p"]) == (
+        beside.estimate,
+        beside.interval.low,
+        beside.p_value,
+    )
     assert all(isinstance(value, str | float) for value in row.values())
+    assert "improvement" not in ev.computed("c", 1.0, 2.0).as_row()
 
 
 @pytest.mark.parametrize("method", COMPARISONS)
@@ -133,6 +143,81 @@ def test_greater_than_a_number():
     assert (verdict.statistic, verdict.p_value) == pytest.approx((expected.statistic, expected.pvalue))
     assert verdict.estimate == pytest.approx(x.mean() - 1.0)
     assert ev.greater("c", x, 3.0, method="signed-rank").outcome is DOES_NOT_HOLD
+
+
+QUANTITIES = {
+    "welch": "difference of means",
+    "paired": "mean difference of pairs",
+    "signed-rank": "pseudo-median of differences",
+    "bootstrap-t": "mean difference of pairs",
+    "rank": "probability of improvement",
+}
+
+
+@pytest.mark.parametrize("method", COMPARISONS)
+def test_a_verdict_knows_what_its_number_is(method):
+    x, y = rng(1).normal(size=9), rng(2).normal(size=9)
+    verdict = ev.greater("c", x, y, method=method, rng=rng(), margin=-0.25)
+    assert verdict.quantity == QUANTITIES[method]
+    assert verdict.reference == (0.5 if method == "rank" else -0.25)
+
+
+def test_numbers_of_other_verdicts():
+    x, y = rng(1).normal(size=30), rng(2).normal(size=30)
+    flags = np.arange(30) < 9
+    found = [
+        ev.greater("c", x, 0.5),
+        ev.fails_more("c", flags, ~flags),
+        ev.fails_more("c", flags, 0.2),
+        ev.insensitive("c", {"a": x, "b": y}, 2.0),
+        ev.narrower("c", x, y, rng=rng(), n_resamples=99),
+        ev.narrower("c", x, y, rng=rng(), measure="std", n_resamples=99),
+        ev.bimodal("c", x, rng=rng(), n_resamples=99),
+        ev.longer_tailed("c", x, y, rng=rng()),
+        ev.lower("c", np.exp(x), np.exp(y)),
+        ev.lower("c", np.append(np.exp(x), np.inf), np.append(np.exp(y), 1.0)),
+        ev.lower_ratio("c", np.exp(x), np.exp(y), 1.5),
+        ev.lower_ratio("c", np.exp(x), 2.0 * np.exp(x), 1.5),
+    ]
+    assert [(verdict.quantity, verdict.reference) for verdict in found] == [
+        ("excess over 0.5", 0.0),
+        ("difference of fractions", 0.0),
+        ("fraction", 0.2),
+        ("range of the means", 2.0),
+        ("ratio of interquartile ranges", 1.0),
+        ("ratio of standard deviations", 1.0),
+        ("dip", 0.0),
+        ("difference of median − worst decile", 0.0),
+        ("mean difference of pairs", 0.0),
+        ("share of seeds with the lower error", 0.5),
+        ("ratio of errors", 1.5),
+        ("ratio of errors", 1.5),
+    ]
+    together = ev.combined("all", found)
+    assert (together.quantity, math.isnan(together.reference)) == ("", True)
+
+
+def test_the_probability_of_improvement_stands_beside_means_and_decides_nothing():
+    """One of y's twenty runs has lost so much that y's mean is unresolved, and x is below all others."""
+    y = np.append(rng(1).normal(3.0, 0.1, 19), -200.0)
+    x = rng(2).normal(0.0, 0.1, 20)
+    verdict = ev.greater("c", x, y)
+    assert verdict.outcome is NOT_RESOLVED
+    assert verdict.improvement.estimate == pytest.approx(1 / 20)
+    assert verdict.improvement.interval.high < 0.5
+    assert verdict.improvement == ev.brunner_munzel(x, y)
+    assert ev.greater("c", x, y, margin=-9.0).improvement == verdict.improvement
+    assert ev.greater("c", x, y, method="paired").improvement is None
+    assert ev.greater("c", x, 1.0).improvement is None
+
+
+def test_equal_runs_are_judged_by_exchanging_them():
+    apart = ev.greater("c", [500.0] * 5, [9.0] * 5)
+    assert (apart.outcome, apart.test, apart.p_value) == (HOLDS, "exchange of runs", pytest.approx(2 / 252))
+    assert "no spread" in apart.reason
+    assert ev.greater("c", [500.0] * 3, [9.0] * 3).outcome is NOT_RESOLVED
+    pairs = ev.greater("c", [500.0] * 8, [9.0] * 8, method="paired")
+    assert (pairs.outcome, pairs.p_value) == (HOLDS, 2.0**-7)
 
 
 def test_rank_admits_diverged_runs():
@@ -202,7 +287,9 @@ def test_computed():
     assert ev.computed("c", 1.0, 2.0).outcome is HOLDS
     assert ev.computed("c", 2.0, 2.0).outcome is DOES_NOT_HOLD
     assert ev.computed("c", 3.0, 2.0, side="above").outcome is HOLDS
-    assert str(ev.computed("20 times", 20.4, 10.0, "above")) == "20 times: holds (20.4, computed: above 10)"
+    assert str(ev.computed("20 times", 20.4, 10.0, "above")) == "20 times: holds (value 20.4, computed: above 10)"
+    ratio = ev.computed("20 times", 20.4, 10.0, "above", "ratio")
+    assert (ratio.quantity, ratio.reference) == ("ratio", 10.0)
 
 
 def test_combined_all_and_some():
@@ -254,6 +341,5 @@ def test_mixed_levels_and_missing_generators():
     mixed = [decide("c", found(0.1, 1.0, 0.01, level), 0.0) for level in (0.9, 0.95)]
     with pytest.raises(ValueError, match=r"levels \[0.9, 0.95\]"):
         ev.combined("c", mixed)
-    for method in ("rank", "bootstrap-t"):
-        with pytest.raises(TypeError, match="rng is None"):
-            ev.greater("c", [1.0, 2.0], [3.0, 4.0], method=method)
+    with pytest.raises(TypeError, match="rng is None"):
+        ev.greater("c", [1.0, 2.0], [3.0, 4.0], method="bootstrap-t")

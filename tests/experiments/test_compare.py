@@ -247,8 +247,9 @@ def test_the_sentence_says_what_is_resolved_and_what_is_not():
     rows = summarise(FINALS, dict.fromkeys(FINALS, 0.001), "dqn")
     sentence = verdict(rows, FINALS, "Cart")
     assert re.fullmatch(
-        r"On Cart, over 6 seeds: qlc \(10\.83\) is above dqn \(1, p = \S+\); "
-        r"qrc \(10\.83\) is above dqn \(1, p = \S+\); not decided: qlc and qrc\.",
+        r"On Cart, over 6 seeds: qlc \(10\.83\) is above dqn \(1; difference of means \+9\.8 \[\S+ \S+\], p = \S+\); "
+        r"qrc \(10\.83\) is above dqn \(1; difference of means \+9\.8 \[\S+ \S+\], p = \S+\); "
+        r"not decided: qlc and qrc\.",
         sentence,
     )
     alike = {"qlc": FINALS["qlc"], "qrc": FINALS["qrc"]}

@@ -9,7 +9,21 @@ import numpy as np
 import pytest
 from made_rows import made_rows
 
-from sb3_robust_be.evaluation import Outcome, bimodal, greater, holm, holm_adjusted, narrower, unresolved_if_lost
+from sb3_robust_be.evaluation import (
+    Outcome,
+    bimodal,
+    cdf_normalised_averages,
+    combined,
+    computed,
+    greater,
+    holm,
+    holm_adjusted,
+    judged,
+    narrower,
+    paired_t,
+    scaled_returns,
+    unresolved_if_lost,
+)
 from sb3_robust_be.experiments.control import control_claims, domains, minatar_games
 from sb3_robust_be.experiments.control.control_analysis import returns_table
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, plan, read
@@ -55,7 +69,36 @@ def test_holm_adjusted_counts_verdicts_without_a_p_value():
     assert math.isnan(one_seed.p_value)
     first, second = holm_adjusted([weak, one_seed])
     assert (first.outcome, first.p_value) == (OPEN, 0.06)
-    assert second is one_seed
+    assert (second.outcome, second.reason, second.test) == (OPEN, one_seed.reason, one_seed.test)
+    assert math.isnan(second.p_value)
+
+
+def test_holm_adjusted_leaves_what_was_computed_alone():
+    weak = replace(greater("a", runs(9.0), runs(0.0, seed=1)), p_value=0.03)
+    exact = computed("b", 1.0, 2.0)
+    assert holm_adjusted([weak, exact]) == [weak, exact]
+    first, second, third = holm_adjusted([weak, exact, weak])
+    assert (first.p_value, second, third.test) == (0.06, exact, "Welch's t, Holm over 2")
+
+
+def test_what_stands_beside_means_is_corrected_too():
+    family = [greater(str(shift), runs(shift, n=9), runs(0.0, n=9, seed=1)) for shift in (0.5, 1.0, 1.5)]
+    found = holm_adjusted(family)
+    expected = holm([verdict.improvement.p_value for verdict in family])
+    np.testing.assert_array_equal([verdict.improvement.p_value for verdict in found], expected)
+    assert [v.improvement.interval for v in found] == [v.improvement.interval for v in family]
+
+
+def test_claims_and_comparisons_are_two_families_and_claims_are_made_of_uncorrected_parts():
+    """Each p is 0.02: two parts that must both hold need no correction, two claims and three rows need theirs."""
+    part = replace(greater("part", runs(9.0), runs(0.0, seed=1)), p_value=0.02)
+    claims = [combined("one", [part, part]), combined("other", [part, part])]
+    assert [claim.p_value for claim in claims] == [0.02, 0.02]
+    found = judged(claims, [part] * 3)
+    assert [verdict.claim for verdict in found] == ["one", "other", "part", "part", "part"]
+    assert [verdict.p_value for verdict in found] == pytest.approx([0.04, 0.04, 0.06, 0.06, 0.06])
+    assert [verdict.outcome for verdict in found] == [HOLDS, HOLDS, OPEN, OPEN, OPEN]
+    assert judged([], []) == []
 
 
 # --- runs without a return ---
@@ -300,10 +343,37 @@ def test_saddlepoint():
     assert len(each) == 6
 
 
+def games_of(mean, seed):
+    return {game: runs(mean, 0.1, 10, 10 * seed + i) for i, game in enumerate(minatar_games.GAMES)}
+
+
+def test_minatar_is_stratified_over_games():
+    """Two algorithms that are far apart on each game, in turns: pooled, the games' differences are all the spread."""
+    finals = {
+        "qrc_huber": {game: runs(9.0 * (i % 2), n=10, seed=i) for i, game in enumerate("abcd")},
+        "qrc": {game: runs(9.0 * (1 - i % 2), n=10, seed=10 + i) for i, game in enumerate("abcd")},
+        "dqn": {game: runs(-99.0, n=10, seed=20 + i) for i, game in enumerate("abcd")},
+    }
+    averages = cdf_normalised_averages(finals, rng=np.random.default_rng(0))
+    stratified, _, _, pooled, *_ = minatar_games.minatar_verdicts(finals)
+    assert stratified.estimate == averages.estimates["qrc_huber"] - averages.estimates["qrc"]
+    assert stratified.interval == averages.greater("", "qrc_huber", "qrc").interval
+    scaled = scaled_returns(finals)
+    first, second = (np.concatenate(list(scaled[label].values())) for label in ("qrc_huber", "qrc"))
+    assert pooled.interval == paired_t(first, second).interval, "the paper's"
+    assert pooled.estimate == pytest.approx(stratified.estimate)
+    widths = [one.interval.high - one.interval.low for one in (stratified, pooled)]
+    assert widths[0] < 0.5 * widths[1]
+
+
 def test_minatar():
-    high, middle, low = runs(0.5, 0.1), runs(0.4, 0.1, seed=1), runs(0.1, 0.1, seed=2)
-    found = outcomes(minatar_games.minatar_verdicts({"qrc_huber": high, "qrc": middle, "dqn": low}))
-    assert list(found.values()) == [HOLDS] * 6
+    high, middle, low = (games_of(mean, seed) for seed, mean in enumerate((0.5, 0.4, 0.1)))
+    verdicts = minatar_games.minatar_verdicts({"qrc_huber": high, "qrc": middle, "dqn": low})
+    assert list(outcomes(verdicts).values()) == [HOLDS] * 9
+    assert {verdict.seeds for verdict in verdicts[:3]} == {(10, 10)}, "of one game"
+    assert {verdict.seeds for verdict in verdicts[3:]} == {(10,)}
+    tests = ["stratified bootstrap", "paired t", "bootstrap t"]
+    assert [verdict.test for verdict in verdicts] == [f"{test}, Holm over 3" for test in tests for _ in range(3)]
     found = outcomes(minatar_games.minatar_verdicts({"qrc_huber": low, "qrc": middle, "dqn": high}))
     assert set(found.values()) == {FAILS}
     assert load_declared("minatar").preset("paper").selection_seeds == 5
@@ -345,7 +415,7 @@ def test_the_table_tells_lost_runs_apart():
         return mixed[run.names["seed"]] if run.spec["algorithm"] == "qrc" else made(np.nan, np.nan, 3)
 
     results = read(preset, made_rows(plan, preset, rule))
-    first, second = returns_table(results, np.random.default_rng(0)).rows
+    first, second = returns_table(results).rows
     assert [first[key] for key in ("diverged", "crashed", "no return", "seeds")] == [1, 3, 1, 7]
     assert first["mean"].estimate == pytest.approx((5.0 * 6 + 7.0) / 7)
     assert first["AUC"].estimate == pytest.approx((1.0 * 5 + 2.0 + 3.0) / 7)

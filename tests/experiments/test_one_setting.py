@@ -11,7 +11,7 @@ import yaml
 from made_rows import made_rows
 
 from sb3_robust_be import report
-from sb3_robust_be.evaluation import Outcome, probability_of_improvement
+from sb3_robust_be.evaluation import Outcome, brunner_munzel
 from sb3_robust_be.experiments.control import yardstick
 from sb3_robust_be.experiments.control.contenders import falling
 from sb3_robust_be.experiments.control.control_analysis import setting_text
@@ -264,7 +264,7 @@ def test_above_every_baseline_on_average(mean, outcome):
     verdicts = yardstick.above_on_average("x", ["y", "z"], found, "everywhere")
     assert verdicts[0].claim == "x is above every baseline on average, everywhere"
     assert {verdict.outcome for verdict in verdicts} == {outcome}
-    assert verdicts[1].test == "stratified bootstrap, Holm over 2"
+    assert [verdict.test for verdict in verdicts[1:]] == ["stratified bootstrap"] * 2, "not corrected yet"
 
 
 def test_a_run_without_a_return_counts_as_the_lowest():
@@ -297,8 +297,9 @@ def test_failed_seeds_by_hand():
 def test_improvement_has_a_column_per_baseline():
     finals = {"A": {"x": runs(1.0), "y": runs(0.0, seed=1), "z": runs(9.0)}, "B": {"x": runs(0.0), "y": runs(0.0)}}
     first, second = yardstick.improvements(["x"], ["y", "z"], finals).rows
-    expected = probability_of_improvement(finals["A"]["x"], finals["A"]["y"], rng=np.random.default_rng(0))
+    expected = brunner_munzel(finals["A"]["x"], finals["A"]["y"]).interval
     assert (first["over y"], first["over z"].estimate) == (expected, 0.0)
+    assert first["over z"].high > 0.0, "unseen runs may be above"
     assert (second["over y"].estimate, second["over z"]) == (0.5, None)
 
 

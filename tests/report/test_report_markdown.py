@@ -19,8 +19,8 @@ def test_verdicts_tables_failures_and_command():
         command="sb3-robust-be experiment run one",
     )
     lines = report.markdown(one).splitlines()
-    assert lines[:3] == ["### Some\\_thing (figure 1)", "", "- 1 is below 2: **holds** (1; computed: below 2)"]
-    assert lines[3].startswith("- low is above high: **does not hold** (−20")
+    assert lines[:3] == ["### Some\\_thing (figure 1)", "", "- 1 is below 2: **holds** (value 1; computed: below 2)"]
+    assert lines[3].startswith("- low is above high: **does not hold** (difference of means −20")
     assert "95 % interval" in lines[3]
     assert "10 + 10 seeds" in lines[3]
     assert lines[5:] == [
@@ -51,6 +51,6 @@ def test_hostile_text_stays_text():
 def test_the_evidence_has_what_there_is():
     few = greater("few", [1.0], [0.0])
     exact, undecided = evidence([computed("1 is below 2", 1.0, 2.0), few])
-    assert exact == "1; computed: below 2"
+    assert exact == "value 1; computed: below 2"
     assert undecided.endswith(few.reason)
     assert "1 + 1 seeds" in undecided

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from sb3_robust_be.evaluation import Interval, combined, computed, greater
+from sb3_robust_be.evaluation import Interval, combined, computed, fails_more, greater, t_interval
 from sb3_robust_be.report import Table, verdict_table
-from sb3_robust_be.report.tables import cell, interval, number
+from sb3_robust_be.report.tables import above_in, cell, interval, number, verdict_number
 
 
 def made_up(estimate, low, high):
@@ -128,6 +128,44 @@ def test_cells():
     assert [cell(value) for value in values] == ["yes", "no", "3", "−3", "0.5", "text", "–", "–", "1.0 [0.0, 2.0]"]
 
 
+def test_cells_say_why_there_is_no_interval():
+    assert cell(t_interval([500.0] * 4)) == "500 (all runs are equal)"
+    assert cell(t_interval([3.0])) == "3 (one run has no spread)"
+    assert cell(t_interval([1.0, 2.0, 3.0])) == "2.0 [−0.5, 4.5]"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    [
+        (lambda: greater("", [1.0, 2.0, 3.0], 0.5), "excess over 0.5 +1.5 [−1.0, 4.0]"),
+        (lambda: greater("", [1.0, 2.0, 3.0], 2.5), "excess over 2.5 −0.5 [−3.0, 2.0]"),
+        (
+            lambda: greater("", [1.0, 2.0, 3.0], [0.0, 0.0, 0.0], margin=-0.5),
+            "difference of means +2.0 [−0.5, 4.5] (against −0.5)",
+        ),
+        (
+            lambda: greater("", [1.0, 4.0], [2.0, 3.0], method="rank"),
+            "probability of improvement 0.50 [0.00, 1.00] (against 0.5)",
+        ),
+        (lambda: fails_more("", np.arange(9) < 9, 0.5), "fraction 1.00 [0.70, 1.00] (against 0.5)"),
+        (lambda: computed("", 20.4, 10.0, "above", "ratio"), "ratio 20.4"),
+        (lambda: combined("", [computed("", 1.0, 2.0)]), ""),
+    ],
+)
+def test_the_number_of_a_verdict_says_what_it_is(verdict, text):
+    assert verdict_number(verdict()) == text
+
+
+def test_above_in():
+    """x is above both of y's 1 and 2, below 5: ⅔ of the pairs for 3, all for 6, so that ⅚ in all."""
+    verdict = greater("", [3.0, 6.0], [1.0, 2.0, 5.0])
+    low, high = 100 * verdict.improvement.interval.low, 100 * verdict.improvement.interval.high
+    p_value = number(verdict.improvement.p_value)
+    assert above_in(verdict) == f"83 % of pairs [{low:.0f}, {high:.0f}], p = {p_value}"
+    assert above_in(greater("", [3.0], [1.0])) == "100 % of pairs"
+    assert above_in(greater("", [3.0, 4.0], 1.0)) == ""
+
+
 def test_the_table_of_verdicts():
     high, low = np.arange(10.0) + 20.0, np.arange(10.0)
     holds = greater("high is above low", high, low)
@@ -135,9 +173,11 @@ def test_the_table_of_verdicts():
     found = verdict_table(verdicts)
     cells = found.cells()
     assert [line[:2] for line in cells] == [[verdict.claim, str(verdict.outcome)] for verdict in verdicts]
-    assert [line[2] for line in cells] == [interval(holds.interval), "1", "–"]
-    assert [line[4:6] for line in cells] == [[number(holds.p_value), "10 + 10"], ["–", "–"], [cells[2][4], "10 + 10"]]
-    assert "not: does not hold" in cells[2][6]
+    assert [line[2] for line in cells] == [f"difference of means +{interval(holds.interval)}", "value 1", "–"]
+    assert [line[4] for line in cells] == [number(holds.p_value), "–", cells[2][4]]
+    assert [line[5:7] for line in cells] == [[above_in(holds), "10 + 10"], ["–", "–"], ["–", "10 + 10"]]
+    assert "not: does not hold" in cells[2][7]
+    assert "above in" not in verdict_table(verdicts[1:]).header()
     rows = list(csv.DictReader(io.StringIO(found.csv().decode())))
     assert [float(rows[0][key]) for key in ("estimate", "estimate_low", "estimate_high", "p_value", "statistic")] == [
         holds.estimate,

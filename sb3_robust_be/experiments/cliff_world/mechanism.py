@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_robust_be import report
-from sb3_robust_be.evaluation import Verdict, fails_more, greater, holm_adjusted
+from sb3_robust_be.evaluation import Verdict, fails_more, greater
 from sb3_robust_be.experiments.cliff_world.trace import GROUPS
 from sb3_robust_be.experiments.experiment import Analysis
 
@@ -36,13 +36,13 @@ def add_mechanism(
     solved: Mapping[str, np.ndarray],
     rng: np.random.Generator,
 ) -> None:
-    """Add the figure, the table, the verdicts and the sentences.
+    """Add the figure, the table, the verdicts, before any correction, and the sentences.
 
     :param analysis: That of the experiment.
     :param traces: Of the runs that neither failed nor diverged, by contender.
     :param scores: Online returns of all runs, by contender.
     :param solved: Whether each run's greedy policy reaches the goal, by contender.
-    :param rng: For the bands and rank tests.
+    :param rng: For the bands.
     """
     if too_few := [report.label(name) for name, own in traces.items() if len(own) < 2]:
         analysis.notes.append(f"The mechanism is not shown: {', '.join(too_few)} has fewer than two finished runs.")
@@ -51,7 +51,7 @@ def add_mechanism(
     analysis.plots.append(_figure(stacked, next(iter(traces.values()))[0]["step"], rng))
     caption = "Means over seeds and over the steps of training, of what the replay buffer holds."
     analysis.tables.append(report.Table("corrections", _rows(stacked), caption))
-    analysis.verdicts += _verdicts(stacked, scores, solved, rng)
+    analysis.verdicts += _verdicts(stacked, scores, solved)
     analysis.notes += _sentences(stacked)
 
 
@@ -115,10 +115,8 @@ def _verdicts(
     stacked: Mapping[str, dict[str, Floats]],
     scores: Mapping[str, Floats],
     solved: Mapping[str, np.ndarray],
-    rng: np.random.Generator,
 ) -> list[Verdict]:
-    found = [*_first_quarter(stacked["qrc"], stacked["qrc_huber"]), *_last_quarter(stacked, scores, solved, rng)]
-    return holm_adjusted(found)
+    return [*_first_quarter(stacked["qrc"], stacked["qrc_huber"]), *_last_quarter(stacked, scores, solved)]
 
 
 def _first_quarter(qrc: Mapping[str, Floats], huber: Mapping[str, Floats]) -> list[Verdict]:
@@ -157,7 +155,6 @@ def _last_quarter(
     stacked: Mapping[str, dict[str, Floats]],
     scores: Mapping[str, Floats],
     solved: Mapping[str, np.ndarray],
-    rng: np.random.Generator,
 ) -> list[Verdict]:
     """Compare the agents at the end of training with those without a correction and with DQN."""
     huber, without = stacked["qrc_huber"], stacked[UNCORRECTED]
@@ -169,7 +166,6 @@ def _last_quarter(
                 _last(without["start_value"]),
                 # A rank test: single seeds' values may be off by hundreds.
                 method="rank",
-                rng=rng,
             )
             for name in ("qrc", "qrc_huber")
         ),

@@ -11,17 +11,19 @@ import numpy as np
 from sb3_robust_be.evaluation import (
     Interval,
     Outcome,
-    bootstrap_interval,
+    Verdict,
+    brunner_munzel,
     failed,
     greater,
-    holm,
+    holm_adjusted,
     lowest_for_failed,
-    probability_of_improvement,
+    mean_interval,
     worst_decile_mean,
 )
 from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.training import LINEAR
 from sb3_robust_be.report import aligned
+from sb3_robust_be.report.tables import verdict_number
 
 
 class Row(NamedTuple):
@@ -57,17 +59,16 @@ def summarise(
     scores = lowest_for_failed(finals)
     rows = []
     for name, x in scores.items():
-        rng = np.random.default_rng(0)
         beats = None
         if name != baseline:
             ranked = {k: np.where(np.isfinite(v), v, -np.inf) for k, v in finals.items()}
-            beats = probability_of_improvement(ranked[name], ranked[baseline], rng=rng)
+            beats = brunner_munzel(ranked[name], ranked[baseline]).interval
         rows.append(
             Row(
                 algorithm=name,
                 learning_rate=rates[name],
                 seeds=len(x),
-                mean=bootstrap_interval(x, np.mean, rng=rng),
+                mean=mean_interval(x, rng=np.random.default_rng(0)),
                 median=float(np.median(x)),
                 worst_decile=float(worst_decile_mean(x)),
                 failed=int(failed(finals[name]).sum()),
@@ -79,7 +80,9 @@ def summarise(
 
 
 def verdict(rows: list[Row], finals: Mapping[str, np.ndarray], env: str) -> str:
-    """One sentence: which differences of means these seeds resolve (Welch's t of all pairs, Holm).
+    """One sentence: which differences of means these seeds resolve, and how large they are (Welch's t of all pairs).
+
+    All pairs are one family after Holm.
 
     :param rows: Of :func:`summarise`.
     :param finals: Returns by algorithm.
@@ -98,7 +101,7 @@ def verdict(rows: list[Row], finals: Mapping[str, np.ndarray], env: str) -> str:
     means = {row.algorithm: f"{row.mean.estimate:.4g}" for row in rows}
     parts = [
         f"{better} ({means[better]}) is above "
-        + " and ".join(f"{other} ({means[other]}, p = {p:.1g})" for other, p in worse.items())
+        + " and ".join(f"{other} ({means[other]}; {_difference(found)})" for other, found in worse.items())
         for better, worse in resolved.items()
     ]
     sentence = f"On {env}, over {seeds}: {'; '.join(parts)}"
@@ -106,18 +109,21 @@ def verdict(rows: list[Row], finals: Mapping[str, np.ndarray], env: str) -> str:
     return f"{sentence}; not decided: {undecided}." if undecided else f"{sentence}."
 
 
+def _difference(found: Verdict) -> str:
+    return f"{verdict_number(found)}, p = {found.p_value:.1g}"
+
+
 def _resolved(
     rows: list[Row], scores: Mapping[str, np.ndarray]
-) -> tuple[dict[str, dict[str, float]], list[tuple[str, str]]]:
-    """By the better algorithm the worse ones with the p-values, and the pairs that are not resolved."""
+) -> tuple[dict[str, dict[str, Verdict]], list[tuple[str, str]]]:
+    """By the better algorithm the worse ones with the verdicts, and the pairs that are not resolved."""
     pairs = list(itertools.combinations([row.algorithm for row in rows], 2))
-    found = [greater("", scores[better], scores[worse]) for better, worse in pairs]
-    p_values = [v.p_value if v.outcome is Outcome.HOLDS else 1.0 for v in found]
-    resolved: dict[str, dict[str, float]] = {}
+    found = holm_adjusted([greater("", scores[better], scores[worse]) for better, worse in pairs])
+    resolved: dict[str, dict[str, Verdict]] = {}
     open_pairs = []
-    for (better, worse), p in zip(pairs, holm(p_values).tolist(), strict=True):
-        if p <= 0.05:
-            resolved.setdefault(better, {})[worse] = p
+    for (better, worse), own in zip(pairs, found, strict=True):
+        if own.outcome is Outcome.HOLDS:
+            resolved.setdefault(better, {})[worse] = own
         else:
             open_pairs.append((better, worse))
     return resolved, open_pairs
@@ -168,7 +174,7 @@ def _cells(row: Row) -> list[Any]:
         row.algorithm,
         _rate_text(row.learning_rate),
         row.seeds,
-        f"{row.mean.estimate:.4g} [{row.mean.low:.4g}, {row.mean.high:.4g}]",
+        str(row.mean),
         f"{row.median:.4g}",
         f"{row.worst_decile:.4g}",
         row.failed,

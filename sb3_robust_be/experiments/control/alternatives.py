@@ -11,13 +11,13 @@ from sb3_robust_be import report
 from sb3_robust_be.evaluation import (
     Outcome,
     Verdict,
-    bootstrap_interval,
     combined,
     failed,
     greater,
     holm_adjusted,
     insensitive,
     lowest_for_failed,
+    mean_interval,
     unresolved_if_lost,
 )
 from sb3_robust_be.experiments.control.control_analysis import MEASURE
@@ -59,7 +59,6 @@ def differences_table(finals: Mapping[str, Runs], rates: Mapping[tuple[str, str]
     :param finals: Final returns (runs,) by domain and label; NaN for runs without one.
     :param rates: The step size by domain and label.
     """
-    rng = np.random.default_rng(0)
     rows: list[dict[str, Any]] = []
     for domain, own in finals.items():
         ranked, compared = lowest_for_failed(own), against_default(own)
@@ -71,7 +70,7 @@ def differences_table(finals: Mapping[str, Runs], rates: Mapping[tuple[str, str]
                     "domain": domain,
                     "algorithm": report.label(base_of(label)),
                     "variant": variant,
-                    "mean": None if gone.all() else bootstrap_interval(ranked[label], np.mean, rng=rng),
+                    "mean": None if gone.all() else mean_interval(ranked[label], rng=np.random.default_rng(0)),
                     "difference to the default": verdict.interval if verdict and not gone.all() else None,
                     "p": verdict and verdict.p_value,
                     "verdict": verdict and WORDS[verdict.outcome],

@@ -10,9 +10,9 @@ import numpy as np
 from sb3_robust_be import report
 from sb3_robust_be.evaluation import (
     Interval,
-    bootstrap_interval,
     failed,
     lowest_for_failed,
+    mean_interval,
     worst_decile_mean,
 )
 from sb3_robust_be.experiments.control.preset import (
@@ -54,7 +54,7 @@ def control_analysis(results: ControlResults) -> Analysis:
             )
         )
     notes = [*size_notes(preset), *unfinished_notes(results.named()), *([preset.note] if preset.note else [])]
-    return Analysis(plots=plots, tables=[returns_table(results, rng)], notes=notes)
+    return Analysis(plots=plots, tables=[returns_table(results)], notes=notes)
 
 
 def unfinished_notes(runs: Iterable[tuple[str, str, Rows]]) -> list[str]:
@@ -98,11 +98,10 @@ def _points(steps: int) -> np.ndarray:
     return (np.arange(points) + 0.5) * steps / points
 
 
-def returns_table(results: ControlResults, rng: np.random.Generator) -> report.Table:
+def returns_table(results: ControlResults) -> report.Table:
     """One row per domain and contender. Cells of contenders without any return are empty.
 
     :param results: Of all runs.
-    :param rng: For the intervals.
     """
     preset, scores, area = results.preset, results.finals, results.areas
     rows: list[dict[str, Any]] = []
@@ -114,10 +113,10 @@ def returns_table(results: ControlResults, rng: np.random.Generator) -> report.T
             {
                 "domain": name,
                 "algorithm": label,
-                "mean": _mean(values, rng),
+                "mean": _mean(values),
                 "median": None if values is None else float(np.median(values)),
                 "worst decile": None if values is None else float(worst_decile_mean(values)),
-                "AUC": _mean(_imputed(area[name], label), rng),
+                "AUC": _mean(_imputed(area[name], label)),
                 **_lost(own),
                 "unfinished": sum(bool(row.get("unfinished")) for row in own),
                 "seeds": len(own),
@@ -133,8 +132,9 @@ def _imputed(scores: dict[str, np.ndarray], label: str) -> np.ndarray | None:
     return None if failed(scores[label]).all() else lowest_for_failed(scores)[label]
 
 
-def _mean(values: np.ndarray | None, rng: np.random.Generator) -> Interval | None:
-    return None if values is None else bootstrap_interval(values, np.mean, rng=rng)
+def _mean(values: np.ndarray | None) -> Interval | None:
+    # Each from a generator of its own, so that a cell does not depend on which others there are.
+    return None if values is None else mean_interval(values, rng=np.random.default_rng(0))
 
 
 def _lost(rows: Rows) -> dict[str, int]:

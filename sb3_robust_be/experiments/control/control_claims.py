@@ -11,7 +11,7 @@ from sb3_robust_be.evaluation import (
     bimodal,
     combined,
     greater,
-    holm_adjusted,
+    judged,
     longer_tailed,
     lowest_for_failed,
     narrower,
@@ -32,7 +32,7 @@ def control_verdicts(finals: Runs, areas: Runs) -> list[Verdict]:
     """
     :param finals: Final returns (runs,) by domain and label; NaN for runs without one.
     :param areas: Areas under the learning curve, likewise.
-    :return: On means, one family after Holm, but for the combinations, which correct by themselves; then on shapes.
+    :return: The combined claims, then the single comparisons, on means and then on spreads and shapes.
     """
     ranked = {domain: lowest_for_failed(own) for domain, own in finals.items()}
     of_areas = {domain: lowest_for_failed(own) for domain, own in areas.items()}
@@ -58,7 +58,7 @@ def control_verdicts(finals: Runs, areas: Runs) -> list[Verdict]:
     suboptimal = [verdict for domain, verdict in others["sbeed"].items() if domain != "Cart-pole"]
     if suboptimal:
         claims.append(combined("QRC-Huber's mean is above SBEED's on every domain but Cart-pole", suboptimal))
-    return [*claims, *holm_adjusted(single), *narrow, *_shapes(finals)]
+    return judged(claims, [*single, *narrow, *_shapes(finals)])
 
 
 def _above(claim: str, runs: Runs, better: str, worse: str) -> dict[str, Verdict]:

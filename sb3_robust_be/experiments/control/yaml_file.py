@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sb3_robust_be import registry
-from sb3_robust_be.evaluation import greater, holm_adjusted, lowest_for_failed
+from sb3_robust_be.evaluation import Verdict, greater, judged, lowest_for_failed
 from sb3_robust_be.experiments.control.control_analysis import control_analysis
 from sb3_robust_be.experiments.control.domains import Domain
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, measure, plan, read, settings_of
@@ -155,12 +155,13 @@ def analyse(preset: ControlPreset, rows: Rows) -> Analysis:
     """
     results = read(preset, rows)
     analysis = control_analysis(results)
+    pairs: list[Verdict] = []
     for domain, scores in results.finals.items():
         runs = lowest_for_failed(scores)
         order = [label for _, label in sorted(((own.mean(), label) for label, own in runs.items()), reverse=True)]
-        pairs = [
+        pairs += [
             greater(f"{domain}: {better}'s mean is above that of {worse}", runs[better], runs[worse])
             for better, worse in itertools.combinations(order, 2)
         ]
-        analysis.verdicts += holm_adjusted(pairs)
+    analysis.verdicts = judged([], pairs)
     return analysis

@@ -11,14 +11,13 @@ from sb3_robust_be import report
 from sb3_robust_be.evaluation import (
     NormalisedAverages,
     Verdict,
-    bootstrap_interval,
+    brunner_munzel,
     cdf_normalised_averages,
     combined,
     failed,
     greater,
-    holm_adjusted,
     lowest_for_failed,
-    probability_of_improvement,
+    mean_interval,
     unresolved_if_lost,
     worst_decile_mean,
 )
@@ -113,7 +112,7 @@ def averages(finals: Runs, labels: Sequence[str]) -> NormalisedAverages:
 
 
 def above_on_average(candidate: str, baselines: Sequence[str], found: NormalisedAverages, where: str) -> list[Verdict]:
-    """The claim that a candidate is above every baseline on average, then each comparison, a family after Holm.
+    """The claim that a candidate is above every baseline on average, then each comparison, before any correction.
 
     :param candidate: A label.
     :param baselines: Labels.
@@ -124,7 +123,7 @@ def above_on_average(candidate: str, baselines: Sequence[str], found: Normalised
     parts = [
         found.greater(f"{who} is above {report.label(one)} on average, {where}", candidate, one) for one in baselines
     ]
-    return [combined(f"{who} is above every baseline on average, {where}", parts), *holm_adjusted(parts)]
+    return [combined(f"{who} is above every baseline on average, {where}", parts), *parts]
 
 
 def returns_by_environment(
@@ -138,7 +137,6 @@ def returns_by_environment(
     :param settings: In words, by environment's name and label.
     :param scales: By environment's name.
     """
-    rng = np.random.default_rng(0)
     rows: list[dict[str, Any]] = []
     for environment, own in finals.items():
         ranked, scale = lowest_for_failed(own), scales[environment]
@@ -148,7 +146,7 @@ def returns_by_environment(
                 {
                     "domain": environment,
                     "algorithm": report.label(label),
-                    "mean": None if lost else bootstrap_interval(ranked[label], np.mean, rng=rng),
+                    "mean": None if lost else mean_interval(ranked[label], rng=np.random.default_rng(0)),
                     "worst decile": None if lost else float(worst_decile_mean(ranked[label])),
                     "failed": int(failed(values, below=scale.poor + FAILED * scale.width).sum()),
                     "seeds": len(values),
@@ -175,11 +173,9 @@ def improvements(candidates: Sequence[str], baselines: Sequence[str], finals: Ru
         for candidate in candidates:
             row: dict[str, Any] = {"domain": name, "algorithm": report.label(candidate)}
             for one in baselines:
-                # Each from a generator of its own, so that a cell does not depend on which others there are.
-                rng = np.random.default_rng(0)
                 there = one in ranked
                 row[f"over {report.label(one)}"] = (
-                    probability_of_improvement(ranked[candidate], ranked[one], rng=rng) if there else None
+                    brunner_munzel(ranked[candidate], ranked[one]).interval if there else None
                 )
             rows.append(row)
     caption = "How probable it is that a run of the algorithm has a higher return than one of the baseline; ties half."

@@ -10,7 +10,7 @@ import numpy as np
 
 from sb3_robust_be import report
 from sb3_robust_be.envs.cliff_world import MOVES, N_STATES
-from sb3_robust_be.evaluation import bootstrap_interval, fails_more, lowest_for_failed
+from sb3_robust_be.evaluation import fails_more, judged, lowest_for_failed, mean_interval
 from sb3_robust_be.experiments.cliff_world.learned_tables import TRAIN, reaches_goal
 from sb3_robust_be.experiments.cliff_world.mechanism import UNCORRECTED, add_mechanism
 from sb3_robust_be.experiments.control.contenders import QLC_01
@@ -105,7 +105,7 @@ def _analyse(preset: CliffPreset, rows: Rows) -> Analysis:
         {
             "algorithm": name,
             "greedy policy reaches the goal": f"{solved[name].sum()} of {preset.seeds}",
-            "return, last 25 % of steps": bootstrap_interval(scores[name], rng=rng),
+            "return, last 25 % of steps": mean_interval(scores[name], rng=np.random.default_rng(0)),
             **_sizes([_of_cells(row["h"]) for row in own.values()]),
         }
         for name, own in learned.items()
@@ -124,6 +124,7 @@ def _analyse(preset: CliffPreset, rows: Rows) -> Analysis:
         analysis.plots.append(report.grid_map("cliff-world", q, h, caption=caption))
     traces = {name: [_trace(row) for row in own.values()] for name, own in learned.items()}
     add_mechanism(analysis, traces, scores, solved, rng)
+    analysis.verdicts = judged([], analysis.verdicts)
     analysis.plots.append(
         report.distributions("distributions", {DOMAIN.name: finals}, measure="return, last 25 % of steps", rng=rng)
     )

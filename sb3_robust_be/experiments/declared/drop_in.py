@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +17,14 @@ from sb3_robust_be import registry, report
 from sb3_robust_be.evaluation import (
     Interval,
     Verdict,
-    bootstrap_interval,
+    brunner_munzel,
     combined,
     failed,
     fails_more,
     greater,
-    holm_adjusted,
+    judged,
     lowest_for_failed,
-    probability_of_improvement,
+    mean_interval,
     unresolved_if_lost,
 )
 from sb3_robust_be.experiments.control.control_analysis import unfinished_notes
@@ -176,7 +176,7 @@ def _replacements(preset: DropInPreset) -> list[str]:
     return [contender.label for contender in preset.contenders if contender.label != BASELINE]
 
 
-def _table(preset: DropInPreset, found: Mapping[str, _Runs], rng: np.random.Generator) -> report.Table:
+def _table(preset: DropInPreset, found: Mapping[str, _Runs]) -> report.Table:
     rows = []
     for env, runs in found.items():
         ranked = lowest_for_failed(runs.finals)
@@ -186,16 +186,18 @@ def _table(preset: DropInPreset, found: Mapping[str, _Runs], rng: np.random.Gene
             improvement: Interval | None = None
             if label != BASELINE and not nothing:
                 difference = greater("", values, ranked[BASELINE]).interval
-                improvement = probability_of_improvement(values, ranked[BASELINE], rng=rng)
+                improvement = brunner_munzel(values, ranked[BASELINE]).interval
             own = runs.rows[label]
             rows.append(
                 {
                     "domain": env,
                     "algorithm": report.label(label),
-                    "final": None if nothing else bootstrap_interval(values, rng=rng),
+                    "final": None if nothing else mean_interval(values, rng=np.random.default_rng(0)),
                     "worst seed": None if nothing else float(values.min()),
                     "failed seeds": f"{runs.failures[label].sum()} of {preset.seeds}",
-                    "steps to 90 %": None if nothing else bootstrap_interval(runs.learned_at[label], rng=rng),
+                    "steps to 90 %": None
+                    if nothing
+                    else mean_interval(runs.learned_at[label], rng=np.random.default_rng(0)),
                     "difference to DQN": difference,
                     "probability of improvement": improvement,
                     "while exploring": _mean([row.get("final", math.nan) for row in own]),
@@ -207,7 +209,7 @@ def _table(preset: DropInPreset, found: Mapping[str, _Runs], rng: np.random.Gene
     caption = (
         "final: greedy return, mean of the last fifth of the evaluations; steps to 90 %: environment steps until an "
         "evaluation has gone 90 % of the way from the first one, before training, to the run's own final return. Means "
-        "over seeds with bootstrap intervals; differences of means with Welch's; the probability that a seed's final "
+        "over seeds with their intervals; differences of means with Welch's; the probability that a seed's final "
         "return is above one of DQN's. while exploring and AUC: return per step over the last 25 % and over all steps "
         "of training, means over the seeds that have one. Cells of contenders without any final return are empty."
     )
@@ -224,8 +226,7 @@ def drop_in_verdicts(preset: DropInPreset, found: Mapping[str, _Runs]) -> list[V
 
     :param preset: The experiment's size.
     :param found: By domain.
-    :return: The combinations, then failures over all domains as one family after Holm, then all comparisons of means
-        as another.
+    :return: The combined claims, then the single comparisons: of failures over all domains, then of means.
     """
     everywhere, failures, single = [], [], []
     for label in _replacements(preset):
@@ -240,8 +241,9 @@ def drop_in_verdicts(preset: DropInPreset, found: Mapping[str, _Runs]) -> list[V
             single += [level[-1], unresolved_if_lost(above, *own)]
         everywhere.append(combined(f"{name} is level with DQN or above on every domain", level))
         ours, dqns = (np.concatenate([runs.failures[one] for runs in found.values()]) for one in (label, BASELINE))
-        failures.append(fails_more(f"Over all domains, DQN fails in more seeds than {name}", dqns, ours))
-    return [*everywhere, *holm_adjusted(failures), *holm_adjusted(single)]
+        more = fails_more(f"Over all domains, DQN fails in more seeds than {name}", dqns, ours)
+        failures.append(replace(more, seeds=(preset.seeds, preset.seeds)))
+    return judged(everywhere, [*failures, *single])
 
 
 def _notes(preset: DropInPreset, found: Mapping[str, _Runs]) -> list[str]:
@@ -276,7 +278,7 @@ def _analyse(preset: DropInPreset, rows: Rows) -> Analysis:
                 rng=rng,
             ),
         ],
-        tables=[_table(preset, found, rng)],
+        tables=[_table(preset, found)],
         notes=_notes(preset, found),
     )
 

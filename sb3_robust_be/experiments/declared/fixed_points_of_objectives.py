@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_robust_be import report
-from sb3_robust_be.evaluation import Verdict, holm_adjusted
+from sb3_robust_be.evaluation import Verdict, judged
 from sb3_robust_be.evaluation.paired_errors import lower_ratio
 from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
 from sb3_robust_be.experiments.linear.exact_runs import Target, measure, solve_spec
@@ -67,7 +67,7 @@ def plan(preset: DrawsPreset, rows: Rows) -> list[Run]:
 def verdicts(relative: Relative) -> list[Verdict]:
     """
     :param relative: By case, metric and objective.
-    :return: On the claims of section 3.3, with Holm's correction over all of them that rest on draws.
+    :return: On the claims of section 3.3, each a single comparison.
     """
     found = []
     for metric, name in METRICS.items():
@@ -90,8 +90,7 @@ def verdicts(relative: Relative) -> list[Verdict]:
             found.append(lower_ratio(claim, own[HUBER], own["msbe"]))
         for case in (case for case in CHAINS if case in relative):
             found += _of_chain(case, name, relative[case][metric])
-    adjusted = iter(holm_adjusted([verdict for verdict in found if verdict.seeds]))
-    return [next(adjusted) if verdict.seeds else verdict for verdict in found]
+    return judged([], found)
 
 
 def _of_chain(case: str, name: str, own: Mapping[str, NDArray[np.float64]]) -> list[Verdict]:

@@ -17,11 +17,11 @@ from sb3_robust_be.evaluation import (
     Verdict,
     combined,
     greater,
-    holm_adjusted,
     interactions,
+    judged,
     lowest_for_failed,
     main_effects,
-    t_interval,
+    mean_interval,
     unresolved_if_lost,
     worst_decile_mean,
 )
@@ -293,7 +293,11 @@ def _cells_table(stages: Mapping[str, Mapping[str, Returns]], rank: Mapping[str,
 
 
 def _columns(name: str, values: np.ndarray | None) -> Row:
-    mean, worst = (None, None) if values is None else (t_interval(values), float(worst_decile_mean(values)))
+    mean, worst = (
+        (None, None)
+        if values is None
+        else (mean_interval(values, rng=np.random.default_rng(0)), float(worst_decile_mean(values)))
+    )
     return {name: mean, f"{name}, worst decile": worst}
 
 
@@ -305,8 +309,7 @@ def ingredient_verdicts(cells: tuple[Cell, ...], finals: Finals, lowest: Mapping
     :param cells: Of the factorial.
     :param finals: Of the factorial.
     :param lowest: Of :func:`lowest_returns`.
-    :return: Of each claim whether it holds on every domain, without a correction for the number of claims; then all
-        comparisons on single domains, which are one family after Holm.
+    :return: Of each claim whether it holds on every domain, then all comparisons on single domains.
     """
     filled = with_lowest(finals, lowest)
     claims: list[Verdict] = []
@@ -346,7 +349,7 @@ def ingredient_verdicts(cells: tuple[Cell, ...], finals: Finals, lowest: Mapping
         ]
         claims.append(combined(f"{claim} on every domain", parts))
         single += parts
-    return [*claims, *holm_adjusted(single)]
+    return judged(claims, single)
 
 
 def _missing(parts: list[ControlPreset], rows: Rows) -> list[Run]:

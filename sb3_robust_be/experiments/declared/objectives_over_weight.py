@@ -96,18 +96,18 @@ def verdicts(points: Mapping[str, Mapping[str, Any]]) -> list[Verdict]:
         apart = f"τ = {tau:g}: the MABE and the MHBE do not have the same minimum (distance)"
         closest = f"τ = {tau:g}: the MABE's minimum is nearer to the MSVE's than the MHBE's is (ratio of distances)"
         found += [
-            computed(nearer, off[huber] / off["msbe"], 1.0 - ROUNDING),
-            computed(closest, off["mabe"] / off[huber], 1.0 - ROUNDING),
-            computed(apart, abs(at["mabe"] - at[huber]), ROUNDING, "above"),
+            computed(nearer, off[huber] / off["msbe"], 1.0 - ROUNDING, quantity="ratio of distances"),
+            computed(closest, off["mabe"] / off[huber], 1.0 - ROUNDING, quantity="ratio of distances"),
+            computed(apart, abs(at["mabe"] - at[huber]), ROUNDING, "above", "distance"),
         ]
     poor = "The MSBE's minimum is poor: its MSVE is over 100 times the least"
     closest = "The MABE's minimum is nearer to the MSVE's than the MSBE's is (ratio of distances)"
     similar = "The MAVE's minimum is near the MSVE's: within a hundredth of the MSBE's distance (ratio of distances)"
     return [
-        computed(closest, off["mabe"] / off["msbe"], 1.0 - ROUNDING),
+        computed(closest, off["mabe"] / off["msbe"], 1.0 - ROUNDING, quantity="ratio of distances"),
         *found,
-        computed(poor, points["msbe"]["msve_relative"], 100.0, "above"),
-        computed(similar, off["mave"] / off["msbe"], 0.01),
+        computed(poor, points["msbe"]["msve_relative"], 100.0, "above", "ratio of errors"),
+        computed(similar, off["mave"] / off["msbe"], 0.01, quantity="ratio of distances"),
     ]
 
 

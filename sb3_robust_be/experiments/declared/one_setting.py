@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sb3_robust_be import report
-from sb3_robust_be.evaluation import NormalisedAverages, Verdict
+from sb3_robust_be.evaluation import NormalisedAverages, Verdict, judged
 from sb3_robust_be.experiments.control import minatar_games, yardstick
 from sb3_robust_be.experiments.control.contenders import Rate, falling
 from sb3_robust_be.experiments.control.control_analysis import MEASURE, setting_text, size_notes, unfinished_notes
@@ -247,13 +247,16 @@ def _verdicts(
     averages: Mapping[str, NormalisedAverages],
 ) -> list[Verdict]:
     """Of each candidate: level with the baselines, level with rl_zoo3's values, above the baselines on average."""
-    found: list[Verdict] = []
+    claims: list[Verdict] = []
+    single: list[Verdict] = []
     for candidate in preset.candidates:
-        found += yardstick.level_with_baselines(candidate, preset.baselines, finals, scales)
-        found += yardstick.level_with_zoo(candidate, [zoo_label(name) for name in preset.zoo], finals, scales)
+        claims += yardstick.level_with_baselines(candidate, preset.baselines, finals, scales)
+        claims += yardstick.level_with_zoo(candidate, [zoo_label(name) for name in preset.zoo], finals, scales)
         for words, own in averages.items():
-            found += yardstick.above_on_average(candidate, preset.baselines, own, words)
-    return found
+            together, *parts = yardstick.above_on_average(candidate, preset.baselines, own, words)
+            claims.append(together)
+            single += parts
+    return judged(claims, single)
 
 
 def _analyse(preset: OneSettingPreset, rows: Rows) -> Analysis:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sb3_robust_be import report
-from sb3_robust_be.evaluation import Verdict
+from sb3_robust_be.evaluation import Verdict, holm_adjusted
 from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
 from sb3_robust_be.experiments.linear.prediction_claims import (
     SIMILAR,
@@ -16,6 +16,7 @@ from sb3_robust_be.experiments.linear.prediction_claims import (
     Panels,
     of_errors,
     of_late_absolute_errors,
+    part_rows,
     td_diverges,
 )
 from sb3_robust_be.experiments.linear.prediction_figures import MEASURES, sensitivity_plots, table
@@ -142,10 +143,11 @@ def judged(
     """
     :param panels: Of :func:`panels_of`.
     :param before: Of :func:`errors_before`.
-    :return: Verdicts on the claims, and a row per claim and case that they rest on.
+    :return: Verdicts on the claims, one family after Holm, and a row per claim and case that they rest on, another.
     """
     errors, late = of_errors(panels["msve_auc"]), of_late_absolute_errors(panels["mave_late"], before["mave"])
-    return [td_diverges(get("Baird")), *errors.verdicts, *late.verdicts], [*errors.parts, *late.parts]
+    claims = [td_diverges(get("Baird")), *errors.verdicts, *late.verdicts]
+    return holm_adjusted(claims), part_rows([errors, late])
 
 
 def _analyse(preset: PredictionPreset, rows: Rows) -> Analysis:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sb3_robust_be import report
-from sb3_robust_be.evaluation import Verdict, combined, computed
+from sb3_robust_be.evaluation import Verdict, combined, computed, judged
 from sb3_robust_be.evaluation.paired_errors import ROUNDING, geometric_mean, lower_ratio
 from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
 from sb3_robust_be.experiments.linear.exact_runs import Target, measure, solve_spec
@@ -83,7 +83,7 @@ def verdicts(relative: Relative) -> list[Verdict]:
                 combined(f"{title}: H = V has a better fixed point than H = all on three of five problems", better, 3),
                 combined(f"{title}: H = V has the best fixed point of all three on three of five problems", best, 3),
             ]
-    return [*found, _same_with_own_features(relative)]
+    return judged([*found, _same_with_own_features(relative)], [])
 
 
 def _full_is_best(case: str, errors: Mapping[str, Any], loss: str) -> Verdict:
@@ -116,7 +116,7 @@ def _same_with_own_features(relative: Relative) -> Verdict:
         for loss in LOSSES[1:]
     ]
     claim = "H = V: MSPBE and MHPBE have the same fixed point on all problems (largest log ratio of errors)"
-    return computed(claim, float(max(gaps)), 10.0 * ROUNDING)
+    return computed(claim, float(max(gaps)), 10.0 * ROUNDING, quantity="log ratio")
 
 
 def _plots(relative: Relative, draws: int) -> list[report.Plot]:

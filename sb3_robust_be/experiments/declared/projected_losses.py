@@ -81,22 +81,26 @@ def verdicts(tau: float, curves: Mapping[str, Floats]) -> list[Verdict]:
             f"{at}far out the MHPBE is flatter than the MSPBE (ratio of curvatures at the ends)",
             bend["mhpbe"][1] / bend["mspbe"][1],
             0.01,
+            quantity="ratio of curvatures",
         ),
         computed(
             f"{at}TDRC's surface is less sharp than the MSPBE around the fixed point (ratio of curvatures)",
             bend["tdrc"][0] / bend["mspbe"][0],
             1.0 - ROUNDING,
+            quantity="ratio of curvatures",
         ),
         computed(
             f"{at}TDRC's surface is above the MHPBE far out (ratio at the ends)",
             end["tdrc"] / end["mhpbe"],
             1.0,
             "above",
+            "ratio",
         ),
         computed(
             f"{at}the maximum over the clipped class is the norm of the projection (largest gap ÷ maximum)",
             float(gap),
             ROUNDING,
+            quantity="relative gap",
         ),
     ]
 
@@ -114,8 +118,8 @@ def _same_minimum(minima: Mapping[float, Mapping[str, Row]]) -> list[Verdict]:
         same = f"τ = {tau:g}: MSPBE and MHPBE have the same minimum (distance)"
         zero = f"τ = {tau:g}: the MHPBE is zero there"
         found += [
-            computed(same, abs(float(squared["theta"][0]) - float(huber["theta"][0])), ROUNDING),
-            computed(zero, abs(huber["value"]), ROUNDING**2),
+            computed(same, abs(float(squared["theta"][0]) - float(huber["theta"][0])), ROUNDING, quantity="distance"),
+            computed(zero, abs(huber["value"]), ROUNDING**2, quantity="MHPBE"),
         ]
     return found
 

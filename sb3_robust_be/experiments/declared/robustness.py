@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sb3_robust_be.evaluation import Verdict
+from sb3_robust_be.evaluation import Verdict, judged
 from sb3_robust_be.experiments.control import alternatives as made
 from sb3_robust_be.experiments.control.alternatives import OURS, REFERENCE, SQUARED
 from sb3_robust_be.experiments.control.contenders import CLIP, RATES
@@ -148,7 +148,7 @@ def robustness_verdicts(preset: RobustnessPreset, runs: Mapping[str, Mapping[str
     if cliffs:
         claim = "No alternative makes QRC-Huber beat DQN on Cliff World"
         found.append(made.below_reference(claim, cliffs, DOMAINS[CLIFF].name))
-    return found
+    return judged(found, [])
 
 
 def _analyse(preset: RobustnessPreset, rows: Rows) -> Analysis:

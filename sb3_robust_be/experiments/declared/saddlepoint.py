@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sb3_robust_be.evaluation import Verdict, combined, greater, holm_adjusted, lowest_for_failed
+from sb3_robust_be.evaluation import Verdict, combined, greater, judged, lowest_for_failed
 from sb3_robust_be.experiments.control import contenders as c
 from sb3_robust_be.experiments.control.contenders import CLIP
 from sb3_robust_be.experiments.control.control_analysis import control_analysis
@@ -67,7 +67,7 @@ PRESETS = {
 def saddlepoint_verdicts(finals: Mapping[str, Mapping[str, np.ndarray]]) -> list[Verdict]:
     """
     :param finals: Final returns (runs,) by domain and label; NaN for runs without one.
-    :return: All but SBEED on Cart-pole together, then each, after Holm.
+    :return: All but SBEED on Cart-pole together, then each.
     """
     found = {}
     for domain, own in finals.items():
@@ -77,7 +77,7 @@ def saddlepoint_verdicts(finals: Mapping[str, Mapping[str, np.ndarray]]) -> list
             found[domain, other] = greater(claim, runs["qrc_huber"], runs[other])
     parts = [verdict for where, verdict in found.items() if where != EXCEPTED]
     together = combined("QRC-Huber's mean is above all saddlepoint methods', but for SBEED's on Cart-pole", parts)
-    return [together, *holm_adjusted(list(found.values()))]
+    return judged([together], list(found.values()))
 
 
 def _analyse(preset: ControlPreset, rows: Rows) -> Analysis:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sb3_robust_be import report
-from sb3_robust_be.evaluation import Verdict, bimodal, combined, greater, holm_adjusted, lowest_for_failed, of_finite
+from sb3_robust_be.evaluation import Verdict, bimodal, combined, greater, judged, lowest_for_failed, of_finite
 from sb3_robust_be.experiments.control import contenders as c
 from sb3_robust_be.experiments.control.control_analysis import control_analysis
 from sb3_robust_be.experiments.control.domains import DOMAINS as ALL
@@ -88,7 +88,7 @@ Runs = Mapping[str, Mapping[str, np.ndarray]]
 def target_verdicts(finals: Runs) -> list[Verdict]:
     """
     :param finals: Final returns (runs,) by domain and label; NaN for runs without one.
-    :return: The combinations, then all comparisons of means as one family after Holm, then on shapes.
+    :return: The combined claims, then the single comparisons, of means and then of shapes.
     """
     ranked = {domain: lowest_for_failed(own) for domain, own in finals.items()}
     present = [name for name in ALGORITHMS if all(_label(name, 1) in own for own in ranked.values())]
@@ -106,7 +106,7 @@ def target_verdicts(finals: Runs) -> list[Verdict]:
     together, parts = _refresh_matters(ranked)
     claims += together
     single += parts
-    return [*claims, *holm_adjusted(single), *_bimodal_with_a_target(finals)]
+    return judged(claims, [*single, *_bimodal_with_a_target(finals)])
 
 
 def _best_without(name: str, ranked: Runs) -> tuple[list[Verdict], list[Verdict]]:

@@ -7,7 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from sb3_robust_be.evaluation import Outcome, Verdict, combined, insensitive, lowest_for_failed, unresolved_if_lost
+from sb3_robust_be.evaluation import (
+    Outcome,
+    Verdict,
+    combined,
+    insensitive,
+    judged,
+    lowest_for_failed,
+    unresolved_if_lost,
+)
 from sb3_robust_be.experiments.control import contenders as c
 from sb3_robust_be.experiments.control.control_analysis import control_analysis
 from sb3_robust_be.experiments.control.domains import ALL_DOMAINS, CHEAP_DOMAINS, DOMAINS, SCALES, TOLERANCE
@@ -82,7 +90,8 @@ def threshold_verdicts(finals: Mapping[str, Mapping[str, np.ndarray]]) -> list[V
             else verdict
         )
     others = [verdict for key, verdict in found.items() if key != EXCEPTED]
-    return [combined("Insensitive to κ on all domains but Mountain Car", others), *found.values()]
+    together = combined("Insensitive to κ on all domains but Mountain Car", others)
+    return judged([together], list(found.values()))
 
 
 def _opposite(verdict: Verdict, claim: str) -> Verdict:

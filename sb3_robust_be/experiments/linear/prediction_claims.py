@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from sb3_robust_be.evaluation import Verdict, combined, computed, greater
+from sb3_robust_be.evaluation import Verdict, combined, computed, greater, judged
 from sb3_robust_be.evaluation.paired_errors import lower
+from sb3_robust_be.evaluation.pairs import PAIRED_MEANS
 from sb3_robust_be.experiments.linear.sweep_runs import Sensitivity
 from sb3_robust_be.linear import Problem
 from sb3_robust_be.report import label
+from sb3_robust_be.report.tables import verdict_number
 
 FOUR = ("HardAlias-1", "HardAlias-2", "SmallChain, features 0", "Baird")
 """The paper's problems, as this experiment reads them; the other cases are variants of them"""
@@ -40,8 +42,8 @@ class Findings:
 
     measure: str
     verdicts: list[Verdict] = field(default_factory=list)
-    parts: list[dict[str, Any]] = field(default_factory=list)
-    """A row per claim and case"""
+    parts: list[tuple[str, str, Verdict]] = field(default_factory=list)
+    """Case, claim and verdict of each single comparison"""
 
     def over_problems(self, claim: str, panels: Panels, judge: Judge, at_least: int) -> None:
         """Judge the claim in every case, and whether it holds on so many of :data:`FOUR`, if all are there."""
@@ -50,18 +52,35 @@ class Findings:
             parts = [found[case] for case in FOUR]
             self.verdicts.append(combined(f"{self.measure}: {claim}, on {at_least} of 4 problems", parts, at_least))
         for case, verdict in found.items():
-            self._add_part(case, claim, verdict)
+            self.parts.append((case, claim, verdict))
 
     def add(self, case: str, claim: str, verdict: Verdict) -> None:
         """A claim on one case: a verdict, but for other draws of random features."""
         if case in FOUR or not case.startswith("SmallChain"):
             self.verdicts.append(replace(verdict, claim=f"{self.measure}, {case}: {claim}"))
-        self._add_part(case, claim, verdict)
+        self.parts.append((case, claim, verdict))
 
-    def _add_part(self, case: str, claim: str, verdict: Verdict) -> None:
-        row: dict[str, Any] = {"measure": self.measure, "claim": claim, "problem": case}
-        row |= {"outcome": str(verdict.outcome), "estimate": verdict.interval, "test": verdict.test}
-        self.parts.append(row | {"p": verdict.p_value if verdict.seeds else None, "reason": verdict.reason})
+
+def part_rows(findings: Sequence[Findings]) -> list[dict[str, Any]]:
+    """
+    :param findings: By every measure.
+    :return: A row per single comparison, which are one family.
+    """
+    where = [(own.measure, case, claim) for own in findings for case, claim, _ in own.parts]
+    found = judged([], [verdict for own in findings for _, _, verdict in own.parts])
+    return [
+        {
+            "measure": measure,
+            "claim": claim,
+            "problem": case,
+            "outcome": str(verdict.outcome),
+            "number": verdict_number(verdict),
+            "test": verdict.test,
+            "p": verdict.p_value if verdict.seeds else None,
+            "reason": verdict.reason,
+        }
+        for (measure, case, claim), verdict in zip(where, found, strict=True)
+    ]
 
 
 def of_errors(panels: Panels) -> Findings:
@@ -114,9 +133,8 @@ def of_late_absolute_errors(panels: Panels, before: Mapping[str, float]) -> Find
 def td_diverges(problem: Problem) -> Verdict:
     """The claim "TD diverges": its mean update ``XᵀD(r − Aθ)`` grows along an eigenvector."""
     growth = np.linalg.eigvals(-problem.X.T @ (problem.d[:, None] * problem.A)).real.max()
-    return computed(
-        f"{problem.name}: TD diverges (largest eigenvalue of its mean update)", float(growth), 1e-9, "above"
-    )
+    claim = f"{problem.name}: TD diverges (largest eigenvalue of its mean update)"
+    return computed(claim, float(growth), 1e-9, "above", "eigenvalue")
 
 
 def _add_captions(found: Findings, panels: Panels) -> None:
@@ -138,7 +156,9 @@ def _wider(x: str, y: str) -> Judge:
     def judge(claim: str, panel: Panel) -> Verdict:
         first, second = panel[x].width, panel[y].width
         if np.array_equal(first, second):
-            return replace(computed(claim, 0.0, 0.0, "above"), reason="the widths are equal on every seed")
+            return replace(
+                computed(claim, 0.0, 0.0, "above", PAIRED_MEANS), reason="the widths are equal on every seed"
+            )
         return greater(claim, first, second, method="paired")
 
     return judge

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sb3_robust_be import report
-from sb3_robust_be.evaluation import t_interval
+from sb3_robust_be.evaluation import mean_interval
 from sb3_robust_be.experiments.linear.prediction_claims import Panel
 
 FAMILIES: dict[str, dict[str, str]] = {
@@ -87,9 +87,9 @@ def table(measure: str, panels: Mapping[str, Panel], before: Mapping[str, float]
         for algorithm, one in panel.items():
             row: dict[str, Any] = {"problem": case, "algorithm": report.label(algorithm)}
             diverged = int((~np.isfinite(one.best)).sum())
-            row["error"] = math.inf if diverged else t_interval(one.best)
+            row["error"] = math.inf if diverged else mean_interval(one.best, rng=np.random.default_rng(0))
             row["error ÷ before"] = math.inf if diverged else float(one.best.mean() / before[case])
-            row["width"] = t_interval(one.width)
+            row["width"] = mean_interval(one.width, rng=np.random.default_rng(0))
             row |= {"α": _power(one.alphas[one.chosen]), "η": _power(one.eta)}
             row |= {"diverged": diverged, "seeds": len(one.best)}
             rows.append(row)

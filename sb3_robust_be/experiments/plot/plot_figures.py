@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sb3_robust_be import report
-from sb3_robust_be.evaluation import bootstrap_interval, worst_decile_mean
+from sb3_robust_be.evaluation import mean_interval, worst_decile_mean
 from sb3_robust_be.experiments.logs import LoggedRun
 from sb3_robust_be.experiments.plot.measured_runs import Measured, in_words, measured
 from sb3_robust_be.experiments.plot.run_measures import EPISODES, points_at
@@ -84,7 +84,7 @@ def table(panels: ByEnvironment, measure: str) -> Table:
     rows: list[dict[str, Any]] = []
     for env, panel in panels.items():
         means = {
-            label: bootstrap_interval(finals, np.mean, rng=np.random.default_rng(0))
+            label: mean_interval(finals, rng=np.random.default_rng(0))
             for label, finals in panel.finals.items()
         }
         rows += [
