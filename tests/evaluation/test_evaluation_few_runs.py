@@ -65,7 +65,7 @@ def test_bca_would_not(shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_many_runs_are_enough_for_bca(shape):
-    found = coverage(lambda values, draw: ev.mean_interval(values, rng=draw, n_resamples=299), shape, MANY, 500)
+    found = coverage(lambda values, draw: ev.mean_interval(values, rng=draw, n_resamples=499), shape, MANY, 1000)
     assert found >= 0.86
 
 

@@ -15,6 +15,7 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.env_util import make_vec_env
 
 from sb3_robust_be import QLC, cli
+from sb3_robust_be.evaluation import skewness_corrected_t
 from sb3_robust_be.experiments.logs import Episodes, LoggedRun, Series, find_runs
 from sb3_robust_be.experiments.plot.labelled_runs import label_of, labelled_runs, split_label
 from sb3_robust_be.experiments.plot.measured_runs import UNKNOWN, by_environment
@@ -237,7 +238,9 @@ def test_one_seed_has_no_interval_and_the_others_have(tmp_path, capsys):
     one, three = rows_of(tmp_path / "plots" / "one-three" / "plot" / "table.csv")
     assert (one["label"], float(one["mean"]), one["mean_low"], one["mean_high"]) == ("one", 5.0, "nan", "nan")
     assert float(three["mean"]) == 3.0
-    assert 1.0 < float(three["mean_low"]) < 3.0 < float(three["mean_high"]) < 6.5
+    expected = skewness_corrected_t([1.0, 2.0, 6.0])
+    assert float(three["mean_low"]) == pytest.approx(expected.low)
+    assert float(three["mean_high"]) == pytest.approx(expected.high)
 
 
 def test_runs_of_different_lengths(tmp_path, capsys):

@@ -83,10 +83,7 @@ def table(panels: ByEnvironment, measure: str) -> Table:
     """
     rows: list[dict[str, Any]] = []
     for env, panel in panels.items():
-        means = {
-            label: mean_interval(finals, rng=np.random.default_rng(0))
-            for label, finals in panel.finals.items()
-        }
+        means = {label: mean_interval(finals, rng=np.random.default_rng(0)) for label, finals in panel.finals.items()}
         rows += [
             {
                 "environment": env,
