@@ -209,7 +209,10 @@ def test_parts_show_every_case_and_overall_verdicts_need_all_four():
     }
     found = prediction_claims.of_errors(panels)
     assert not any("of 4 problems" in verdict.claim for verdict in found.verdicts)
-    assert {row["problem"] for row in found.parts} == set(panels)
+    rows = prediction_claims.part_rows([found])
+    assert {row["problem"] for row in rows} == set(panels)
+    tested = sum(bool(verdict.seeds) for _, _, verdict in found.parts)
+    assert {row["test"].rpartition(", ")[2] for row in rows if row["p"] is not None} == {f"Holm over {tested}"}
     assert any("Baird, elsewhere" in verdict.claim for verdict in found.verdicts)
 
 
