@@ -57,7 +57,8 @@ from sb3_robust_be.evaluation.returns import (
     per_step_returns,
     with_unfinished,
 )
-from sb3_robust_be.evaluation.shapes import bimodal, longer_tailed, narrower, spread_ratio
+from sb3_robust_be.evaluation.shapes import approximately_normal, bimodal, longer_tailed, narrower, spread_ratio
+from sb3_robust_be.evaluation.stability import largest_fall, step_size_loss
 from sb3_robust_be.evaluation.verdicts import Outcome, Verdict, combined, computed
 
 __all__ = [
@@ -71,6 +72,7 @@ __all__ = [
     "PerformanceProfile",
     "Verdict",
     "align_runs",
+    "approximately_normal",
     "area_under_curve",
     "bimodal",
     "binned_curve",
@@ -98,6 +100,7 @@ __all__ = [
     "interactions",
     "iqm",
     "judged",
+    "largest_fall",
     "longer_tailed",
     "lower",
     "lower_ratio",
@@ -117,6 +120,7 @@ __all__ = [
     "signed_rank",
     "skewness_corrected_t",
     "spread_ratio",
+    "step_size_loss",
     "suite_mean",
     "t_interval",
     "to_rliable",

@@ -23,7 +23,7 @@ from sb3_robust_be.evaluation.sample_checks import (
     check_level,
     sample,
 )
-from sb3_robust_be.evaluation.verdicts import Verdict, decide
+from sb3_robust_be.evaluation.verdicts import Outcome, Verdict, decide
 
 SPREADS: tuple[str, ...] = ("iqr", "std")
 
@@ -141,6 +141,34 @@ def bimodal(
         return decide(claim, small, negligible)
     p_value = float(np.count_nonzero(null >= observed) + 1) / (n_resamples + 1)
     return decide(claim, Comparison("Hartigan's dip", observed, interval, observed, p_value, seeds, "dip"), 0.0)
+
+
+def approximately_normal(claim: str, values: ArrayLike, *, rng: np.random.Generator, level: float = 0.95) -> Verdict:
+    """The claim "the distribution over seeds is approximately normal", by Shapiro and Wilk's (1965) test.
+
+    A test can reject a normal distribution and cannot show one: the claim does not hold, or it is not resolved.
+
+    :param values: Shape (runs,), finite, at least three.
+    :param rng: Not used; verdicts on shapes all take one.
+    """
+    check_level(level)
+    runs = sample("values", values)
+    statistic, p_value = math.nan, math.nan
+    if len(runs) > 2 and np.ptp(runs) > 0.0:
+        statistic, p_value = map(float, scipy.stats.shapiro(runs))
+    rejected = p_value <= 1.0 - level
+    return Verdict(
+        claim,
+        Outcome.DOES_NOT_HOLD if rejected else Outcome.NOT_RESOLVED,
+        statistic,
+        Interval(statistic, math.nan, math.nan, level, "none: a test alone"),
+        "Shapiro–Wilk",
+        statistic,
+        p_value,
+        (len(runs),),
+        "" if rejected else "no test shows that a distribution is normal",
+        "W",
+    )
 
 
 def longer_tailed(claim: str, x: np.ndarray, y: np.ndarray, *, rng: np.random.Generator) -> Verdict:

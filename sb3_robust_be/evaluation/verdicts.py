@@ -3,13 +3,14 @@
 A claim holds only if the confidence interval excludes its opposite, the test agrees, and there are enough seeds for
 any exact test to reach the level at all; it does not hold only if the same can be said of the opposite.
 
-How p-values work together. An experiment declares two families before it has any run: its *single comparisons*, each
-with the p-value of its own test, and its *combined claims* ("on every domain", "on four of five"), whose p-value
-:func:`combined` makes from the uncorrected ones of their parts. :func:`~sb3_robust_be.evaluation.families.judged` then
-corrects both by Holm's method, each over its own family, and what a corrected p-value no longer supports is not
-resolved. So the chance that any row of a family states something false is at most 5 %. Correcting the parts before
-they are combined would count them twice. A claim that all parts hold needs each of them at the level alone, so that
-it can hold while one of its parts, as a row of the larger family, is not resolved.
+How p-values work together. An experiment declares two families before there is any run, or, where it renders several
+sentences of the paper, two for each sentence: *single comparisons*, each with the p-value of its own test, and
+*combined claims* ("on every domain", "on four of five"), whose p-value :func:`combined` makes from the uncorrected ones
+of their parts. :func:`~sb3_robust_be.evaluation.families.judged` then corrects both by Holm's method, each over its own
+family, and what a corrected p-value no longer supports is not resolved. So the chance that any row of a family states
+something false is at most 5 %. Correcting the parts before they are combined would count them twice. A claim that all
+parts hold needs each of them at the level alone, so that it can hold while one of its parts, as a row of the larger
+family, is not resolved.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Verdict:
         probability; NaN for a combination.
     :param improvement: The probability of improvement beside a difference of means, with its own test; it decides
         nothing. ``None`` where it does not apply.
+    :param sentence: Of the paper, in its words, that the claim renders; empty for a claim of ours.
     """
 
     claim: str
@@ -67,6 +69,7 @@ class Verdict:
     quantity: str = ""
     reference: float = math.nan
     improvement: Comparison | None = None
+    sentence: str = ""
 
     def __str__(self) -> str:
         parts = [] if math.isnan(self.estimate) else [f"{self.quantity} {self.estimate:.4g}".strip()]

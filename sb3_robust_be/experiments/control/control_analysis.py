@@ -41,7 +41,7 @@ def control_analysis(results: ControlResults) -> Analysis:
         report.distributions("distributions", results.finals, measure=MEASURE, rng=rng),
         report.learning_curves("learning-curves", results.curves, steps, measure="return per step", rng=rng),
     ]
-    sensitivities = _sensitivities(results)
+    sensitivities = over_step_sizes(results)
     if sensitivities:
         plots.append(
             report.sensitivity(
@@ -165,8 +165,12 @@ def _short(value: Any) -> str:
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _sensitivities(results: ControlResults) -> dict[str, dict[str, dict[float, np.ndarray]]]:
-    """By domain, label and step size: the best over the other settings on the selection seeds."""
+def over_step_sizes(results: ControlResults) -> dict[str, dict[str, dict[float, np.ndarray]]]:
+    """Final returns of the selection seeds at each step size, the other settings at their best for it.
+
+    :param results: Of the selection runs at least.
+    :return: Shape (selection seeds,), by domain's name, contender's label and step size.
+    """
     preset = results.preset
     found: dict[str, dict[str, dict[float, np.ndarray]]] = {}
     for key in filter(preset.selecting_seeds, preset.domains):

@@ -1,88 +1,332 @@
-"""Verdicts on figures 6 and 7: heights, spreads and shapes of the distributions over seeds."""
+"""Verdicts on figures 6 and 7: heights, spreads, shapes and stability of the distributions over seeds.
+
+A sentence whose contenders or domains are not among the runs is left out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
+from sb3_robust_be import report
 from sb3_robust_be.evaluation import (
     Verdict,
+    approximately_normal,
     bimodal,
-    combined,
     greater,
-    judged,
+    insensitive,
+    largest_fall,
     longer_tailed,
     lowest_for_failed,
     narrower,
     of_finite,
+    step_size_loss,
+    unresolved_if_lost,
 )
+from sb3_robust_be.experiments.control.contenders import dqn_baselines
+from sb3_robust_be.experiments.control.domains import TOLERANCES
+from sb3_robust_be.experiments.control.rendering import Rendering, combined_if_any, verdicts_of
 
 Runs = Mapping[str, Mapping[str, np.ndarray]]
+"""By domain's name and contender's label; the first axis is the seeds"""
+OverRates = Mapping[str, Mapping[str, Mapping[float, np.ndarray]]]
+"""Final returns (seeds,) of the selection seeds by domain's name, contender's label and step size"""
 
-BASELINE, OURS, SQUARED = "dqn", "qrc_huber", "qrc"
-OTHERS = {"sbeed": "SBEED", "dqn, squared loss": "DQN with the squared loss"}
-# As the caption of figure 6 has them.
+BASELINE, OURS, SQUARED, SBEED = "dqn", "qrc_huber", "qrc", "sbeed"
+PAPERS = (BASELINE, SQUARED, SBEED)
+"""The paper's contenders besides its own"""
+HARD_CLIP = f"{OURS}, hard clip"
+OTHER_DQNS = tuple(contender.label for contender in dqn_baselines((), ()))
+
+# As the captions of figures 6 and 7 have them.
 BIMODAL = ("Lunar Lander", "Mountain Car")
 LONG_TAILED = ("Acrobot", "Cart-pole")
+LONG_TAILED_SBEED = ("Cliff World", "Mountain Car")
 REASONABLE = ("Acrobot", "Cart-pole")
+UNSTABLE = ("Cart-pole", "Mountain Car")
 
 
-def control_verdicts(finals: Runs, areas: Runs) -> list[Verdict]:
+def control_verdicts(
+    finals: Runs, areas: Runs, curves: Runs | None = None, over_rates: OverRates | None = None
+) -> list[Verdict]:
     """
     :param finals: Final returns (runs,) by domain and label; NaN for runs without one.
     :param areas: Areas under the learning curve, likewise.
-    :return: The combined claims, then the single comparisons, on means and then on spreads and shapes.
+    :param curves: Learning curves (runs, points), likewise.
+    :param over_rates: What the step sizes gave, the other settings at their best.
+    :return: For each sentence of the paper, in its order here, the combined claims, then the comparisons.
     """
-    ranked = {domain: lowest_for_failed(own) for domain, own in finals.items()}
-    of_areas = {domain: lowest_for_failed(own) for domain, own in areas.items()}
-    higher = _above("{}: QRC-Huber's mean is above DQN's", ranked, OURS, BASELINE)
-    area = _above("{}: QRC-Huber's AUC is above DQN's", of_areas, OURS, BASELINE)
-    others = {
-        label: _above(f"{{}}: QRC-Huber's mean is above that of {name}", ranked, OURS, label)
-        for label, name in OTHERS.items()
-    }
-    reasonable = _above("{}: QRC's mean is above DQN's", _only(ranked, REASONABLE), SQUARED, BASELINE)
-    cliff = _above("{}: QRC-Huber's mean is above QRC's", _only(ranked, ("Cliff World",)), OURS, SQUARED)
-    single = [*higher.values(), *area.values(), *reasonable.values(), *cliff.values()]
-    single += [verdict for own in others.values() for verdict in own.values()]
-    narrow = [_narrow(domain, own) for domain, own in finals.items()]
-    claims = [
-        combined(
-            "QRC-Huber's mean is above DQN's in at least four of five domains (here: all but one)",
-            list(higher.values()),
-            max(1, len(higher) - 1),
-        ),
-        combined("QRC-Huber is narrower than DQN everywhere", narrow),
+    means = {domain: lowest_for_failed(own) for domain, own in finals.items()}
+    renderings = [
+        _narrow_and_normal(finals),
+        _far_above_dqn(means),
+        _qrc(means),
+        _shapes_of_dqn(finals),
+        _shapes_of_sbeed(finals),
+        _among_the_best(means),
+        _only_one_among_the_best(means),
+        _unstable(curves or {}),
+        _sbeed_suboptimal(means),
+        _by_area(areas),
+        _over_step_sizes(over_rates or {}),
+        _clips(finals),
+        _other_dqns(means),
     ]
-    suboptimal = [verdict for domain, verdict in others["sbeed"].items() if domain != "Cart-pole"]
-    if suboptimal:
-        claims.append(combined("QRC-Huber's mean is above SBEED's on every domain but Cart-pole", suboptimal))
-    return judged(claims, [*single, *narrow, *_shapes(finals)])
+    return verdicts_of(renderings)
 
 
-def _above(claim: str, runs: Runs, better: str, worse: str) -> dict[str, Verdict]:
-    """The claim that one contender is above another, on each domain that has both."""
-    return {
-        domain: greater(claim.format(domain), own[better], own[worse])
+def _above(claim: str, runs: Runs, better: str, worse: str, tolerances: float = 0.0) -> list[Verdict]:
+    """On each domain that has both: one contender's mean is above another's, by more than a margin.
+
+    :param tolerances: The margin in units of :data:`TOLERANCES`; −1 for "at most that much below".
+    """
+    return [
+        greater(
+            f"{domain}: {claim}", own[better], own[worse], margin=tolerances * TOLERANCES[domain] if tolerances else 0.0
+        )
         for domain, own in runs.items()
         if {better, worse} <= own.keys()
-    }
+    ]
 
 
-def _only(runs: Runs, domains: tuple[str, ...]) -> Runs:
+def _on(domains: tuple[str, ...], runs: Runs) -> Runs:
     return {domain: own for domain, own in runs.items() if domain in domains}
 
 
-def _narrow(domain: str, own: Mapping[str, np.ndarray]) -> Verdict:
-    return of_finite(narrower, f"{domain}: QRC-Huber is narrower than DQN", own[OURS], own[BASELINE])
-
-
-def _shapes(finals: Runs) -> list[Verdict]:
-    found = [
-        of_finite(bimodal, f"{domain}: DQN is bimodal", own[BASELINE]) for domain, own in _only(finals, BIMODAL).items()
+def _each(judge: Callable[..., Verdict], claim: str, runs: Runs, *labels: str) -> list[Verdict]:
+    """A verdict on shape on each domain that has these contenders."""
+    return [
+        of_finite(judge, f"{domain}: {claim}", *(own[label] for label in labels))
+        for domain, own in runs.items()
+        if set(labels) <= own.keys()
     ]
-    for domain, own in _only(finals, LONG_TAILED).items():
-        claim = f"{domain}: DQN's worst decile lies further below its median than QRC-Huber's"
-        found.append(of_finite(longer_tailed, claim, own[BASELINE], own[OURS]))
-    return found
+
+
+def _narrow_and_normal(finals: Runs) -> Rendering:
+    by_range = _each(narrower, "QRC-Huber is narrower than DQN (interquartile range)", finals, OURS, BASELINE)
+    deviations = partial(narrower, measure="std")
+    by_deviation = _each(deviations, "QRC-Huber is narrower than DQN (standard deviation)", finals, OURS, BASELINE)
+    normal = _each(approximately_normal, "QRC-Huber's distribution is approximately normal", finals, OURS)
+    return Rendering(
+        "QRC-Huber exhibits narrow and approximately normal performance distributions for every domain, suggesting the "
+        "stability of the algorithm over random seeds.",
+        [
+            *combined_if_any("QRC-Huber is narrower than DQN everywhere (interquartile range)", by_range),
+            *combined_if_any("QRC-Huber is narrower than DQN everywhere (standard deviation)", by_deviation),
+            *combined_if_any("QRC-Huber's distribution is approximately normal everywhere", normal),
+        ],
+        [*by_range, *by_deviation, *normal],
+    )
+
+
+def _far_above_dqn(means: Runs) -> Rendering:
+    higher = _above("QRC-Huber's mean is above DQN's", means, OURS, BASELINE)
+    far = _above("QRC-Huber's mean is above DQN's by more than a fifth of the scale", means, OURS, BASELINE, 1.0)
+    enough = max(1, len(higher) - 1)
+    return Rendering(
+        "[DQN] does not seem to enjoy the same stability as QRC-Huber, with average performance far worse than "
+        "QRC-Huber on four of five domains due to high bimodality or long-tailed performance distributions.",
+        [
+            *combined_if_any("QRC-Huber's mean is above DQN's on all domains but one", higher, enough),
+            *combined_if_any("QRC-Huber's mean is far above DQN's on all domains but one", far, enough),
+        ],
+        [*higher, *far],
+    )
+
+
+def _qrc(means: Runs) -> Rendering:
+    there = _on(REASONABLE, means)
+    level = [
+        one
+        for label in (OURS, BASELINE, SBEED)
+        for one in _above(
+            f"QRC's mean is at most a fifth of the scale below that of {report.label(label)}",
+            there,
+            SQUARED,
+            label,
+            -1.0,
+        )
+    ]
+    above = _above("QRC's mean is above DQN's", there, SQUARED, BASELINE)
+    poorly = _above("QRC-Huber's mean is above QRC's", _on(("Cliff World",), means), OURS, SQUARED)
+    return Rendering(
+        "The QRC algorithm performs reasonably on the Acrobot and Cart-pole domains, but performs quite poorly on the "
+        "Cliff World domain.",
+        [
+            *combined_if_any("QRC is at most a fifth of the scale below any other on Acrobot and Cart-pole", level),
+            *combined_if_any("QRC's mean is above DQN's on Acrobot and Cart-pole (a stricter rendering)", above),
+        ],
+        [*level, *above, *poorly],
+    )
+
+
+def _shapes_of_dqn(finals: Runs) -> Rendering:
+    claim = "DQN's worst decile lies further below its median than QRC-Huber's"
+    return Rendering(
+        "DQN has inconsistent behavior, with bimodal performance on Mountain Car and Lunar Lander, and long-tailed "
+        "performance on Acrobot and Cartpole.",
+        [],
+        [
+            *_each(bimodal, "DQN is bimodal", _on(BIMODAL, finals), BASELINE),
+            *_each(longer_tailed, claim, _on(LONG_TAILED, finals), BASELINE, OURS),
+        ],
+    )
+
+
+def _shapes_of_sbeed(finals: Runs) -> Rendering:
+    deviations = partial(narrower, measure="std")
+    narrow = _each(deviations, "QRC-Huber is narrower than SBEED (standard deviation)", finals, OURS, SBEED)
+    claim = "SBEED's worst decile lies further below its median than QRC-Huber's"
+    return Rendering(
+        "SBEED has inconsistent performance with high-variance on several domains and long-tailed performance on "
+        "CliffWorld and Mountain Car.",
+        combined_if_any("QRC-Huber is narrower than SBEED on two or more domains", narrow, 2)
+        if len(narrow) > 1
+        else [],
+        [*narrow, *_each(longer_tailed, claim, _on(LONG_TAILED_SBEED, finals), SBEED, OURS)],
+    )
+
+
+def _among_the_best(means: Runs) -> Rendering:
+    level = [
+        one
+        for label in PAPERS
+        for one in _above(
+            f"QRC-Huber's mean is at most a fifth of the scale below that of {report.label(label)}",
+            means,
+            OURS,
+            label,
+            -1.0,
+        )
+    ]
+    return Rendering(
+        "The learning curves further highlight that QRC-Huber is the most robust of the three, across all five problem "
+        "setting, either having comparable or notably better performance.",
+        combined_if_any(
+            "QRC-Huber is at most a fifth of the scale below each of the paper's other algorithms everywhere", level
+        ),
+        level,
+    )
+
+
+def _only_one_among_the_best(means: Runs) -> Rendering:
+    claims, comparisons = [], []
+    for label in PAPERS:
+        name = report.label(label)
+        parts = _above(
+            f"QRC-Huber's mean is more than a fifth of the scale above that of {name}", means, OURS, label, 1.0
+        )
+        claims += combined_if_any(f"{name} is more than a fifth of the scale below QRC-Huber on some domain", parts, 1)
+        # DQN's are those of "far worse".
+        comparisons += parts if label != BASELINE else []
+    return Rendering(
+        "QRC-Huber is the only algorithm which is consistently among the best performing algorithms for every "
+        "environment.",
+        claims,
+        comparisons,
+    )
+
+
+def _unstable(curves: Runs) -> Rendering:
+    falls = {
+        domain: {label: largest_fall(own[label]) for label in (BASELINE, OURS)}
+        for domain, own in _on(UNSTABLE, curves).items()
+        if {BASELINE, OURS} <= own.keys()
+    }
+    parts = []
+    for domain, own in falls.items():
+        claim = f"{domain}: DQN's learning curves fall further below what they have reached than QRC-Huber's"
+        finite = {label: values[np.isfinite(values)] for label, values in own.items()}
+        if all(len(values) > 1 for values in finite.values()):
+            parts.append(unresolved_if_lost(greater(claim, finite[BASELINE], finite[OURS]), *own.values()))
+    return Rendering(
+        "DQN exhibits notable instability in both the Cartpole and Mountain Car environments, while QRC suffers from "
+        "its squared loss in the adversarially designed CliffWorld environment.",
+        combined_if_any("DQN's learning curves fall further than QRC-Huber's on Cart-pole and Mountain Car", parts),
+        parts,
+    )
+
+
+def _sbeed_suboptimal(means: Runs) -> Rendering:
+    parts = _above("QRC-Huber's mean is above SBEED's", means, OURS, SBEED)
+    suboptimal = [one for one in parts if not one.claim.startswith("Cart-pole")]
+    claim = "QRC-Huber's mean is more than a fifth of the scale above SBEED's (notably worse)"
+    notably = _above(claim, _on(("Lunar Lander",), means), OURS, SBEED, 1.0)
+    return Rendering(
+        "The SBEED algorithm consistently performs suboptimally on every domain except Cartpole, with notably worse "
+        "performance on Lunar Lander.",
+        combined_if_any("QRC-Huber's mean is above SBEED's on every domain but Cart-pole", suboptimal),
+        [*parts, *notably],
+    )
+
+
+def _by_area(areas: Runs) -> Rendering:
+    means = {domain: lowest_for_failed(own) for domain, own in areas.items()}
+    claims, comparisons = [], []
+    for label in (BASELINE, SQUARED):
+        name = report.label(label)
+        above = _above(f"QRC-Huber's AUC is above that of {name}", means, OURS, label)
+        narrow = _each(narrower, f"QRC-Huber's AUC is narrower than that of {name}", areas, OURS, label)
+        claims += combined_if_any(f"QRC-Huber's AUC is above that of {name} everywhere", above)
+        claims += combined_if_any(f"QRC-Huber's AUC is narrower than that of {name} everywhere", narrow)
+        comparisons += [*above, *narrow]
+    return Rendering(
+        "[By the area under the learning curve] QRC-Huber tends to perform favorably across all four domains compared "
+        "to QRC and DQN, exhibiting much more narrow performance distributions that are often centered around higher "
+        "rewards than the competitor algorithms.",
+        claims,
+        comparisons,
+    )
+
+
+def _over_step_sizes(over_rates: OverRates) -> Rendering:
+    claims, comparisons = [], []
+    for label in PAPERS:
+        name = report.label(label)
+        parts = []
+        for domain, own in over_rates.items():
+            pairs = [(one, runs) for one in (label, OURS) for runs in own.get(one, {}).values()]
+            # A run that has diverged is the domain's lowest, as in the choice of the step size.
+            ranked = lowest_for_failed({str(i): runs for i, (_, runs) in enumerate(pairs)}) if pairs else {}
+            grids: dict[str, list[np.ndarray]] = {label: [], OURS: []}
+            for (one, _), runs in zip(pairs, ranked.values(), strict=True):
+                grids[one].append(runs)
+            if min(map(len, grids.values())) > 1:
+                claim = f"{domain}: over the step sizes {name} loses more against its best than QRC-Huber"
+                parts.append(greater(claim, step_size_loss(grids[label]), step_size_loss(grids[OURS])))
+        claims += combined_if_any(f"QRC-Huber loses less over the step sizes than {name} on every domain", parts)
+        comparisons += parts
+    return Rendering(
+        "The resulting gradient-based algorithms are more stable, for both prediction and control, with less "
+        "sensitivity to meta-parameters.",
+        claims,
+        comparisons,
+    )
+
+
+def _clips(finals: Runs) -> Rendering:
+    parts = []
+    for domain, own in finals.items():
+        if {OURS, HARD_CLIP} <= own.keys():
+            pair = lowest_for_failed({label: own[label] for label in (OURS, HARD_CLIP)})
+            claim = f"{domain}: the clip and its smooth estimate differ by at most a fifth of the scale"
+            parts.append(unresolved_if_lost(insensitive(claim, pair, TOLERANCES[domain]), own[OURS], own[HARD_CLIP]))
+    return Rendering(
+        "In practice, we found the simpler linear approximation followed by clipping to be just as effective [as τ "
+        "tanh(x/τ)].",
+        combined_if_any(
+            "QRC-Huber's clip and its smooth estimate differ by at most a fifth of the scale everywhere", parts
+        ),
+        parts,
+    )
+
+
+def _other_dqns(means: Runs) -> Rendering:
+    found = [
+        one
+        for label in OTHER_DQNS
+        for one in _above(f"QRC-Huber's mean is above that of {report.label(label)}", means, OURS, label)
+    ]
+    return Rendering("", [], found)

@@ -106,3 +106,6 @@ crash) to 250 (a good landing)"""
 
 TOLERANCE = 0.2
 """How far means may differ and still count as insensitive, as a fraction of the domain's scale"""
+
+TOLERANCES = {domain.name: TOLERANCE * SCALES[key] for key, domain in DOMAINS.items()}
+"""The same in units of the return, by domain's name"""

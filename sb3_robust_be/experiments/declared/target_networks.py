@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from sb3_robust_be import report
-from sb3_robust_be.evaluation import Verdict, bimodal, combined, greater, judged, lowest_for_failed, of_finite
+from sb3_robust_be.evaluation import Verdict, bimodal, combined, greater, lowest_for_failed, of_finite
 from sb3_robust_be.experiments.control import contenders as c
 from sb3_robust_be.experiments.control.control_analysis import control_analysis
 from sb3_robust_be.experiments.control.domains import DOMAINS as ALL
-from sb3_robust_be.experiments.control.domains import SCALES, TOLERANCE
+from sb3_robust_be.experiments.control.domains import TOLERANCES
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, measure, plan, read
+from sb3_robust_be.experiments.control.rendering import Rendering, combined_if_any, verdicts_of
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading
 from sb3_robust_be.experiments.rows import Rows
 
@@ -88,113 +88,152 @@ Runs = Mapping[str, Mapping[str, np.ndarray]]
 def target_verdicts(finals: Runs) -> list[Verdict]:
     """
     :param finals: Final returns (runs,) by domain and label; NaN for runs without one.
-    :return: The combined claims, then the single comparisons, of means and then of shapes.
+    :return: For each sentence of the paper the combined claims, then the comparisons.
     """
-    ranked = {domain: lowest_for_failed(own) for domain, own in finals.items()}
-    present = [name for name in ALGORITHMS if all(_label(name, 1) in own for own in ranked.values())]
-    claims: list[Verdict] = []
-    single: list[Verdict] = []
-    for name in present:
-        judge = _needs_a_target if name.startswith("dqn") else _best_without
-        together, parts = judge(name, ranked)
-        claims += together
-        single += parts
-    if all(c.RANDOM.label in own for own in ranked.values()):
-        together, parts = _above_random(ranked["Cart-pole"])
-        claims += together
-        single += parts
-    together, parts = _refresh_matters(ranked)
-    claims += together
-    single += parts
-    return judged(claims, [*single, *_bimodal_with_a_target(finals)])
+    means = {domain: lowest_for_failed(own) for domain, own in finals.items()}
+    names = [name for name in ALGORITHMS if all(_label(name, 1) in own for own in means.values())]
+    cliff = {domain: own for domain, own in means.items() if domain == CLIFF_WORLD}
+    others = {domain: own for domain, own in means.items() if domain != CLIFF_WORLD}
+    return verdicts_of(
+        [
+            _gradient_methods_do_better_without([name for name in names if not name.startswith("dqn")], others),
+            _dqn_needs_one([name for name in names if name.startswith("dqn")], others),
+            _above_random(others),
+            _bimodal_with_one(finals),
+            _best_without_on_cliff_world(names, cliff),
+        ]
+    )
 
 
-def _best_without(name: str, ranked: Runs) -> tuple[list[Verdict], list[Verdict]]:
-    """Combinations and their parts: a gradient method is best without a target network."""
-    parts = [
+def _without_is_above(name: str, means: Runs) -> list[Verdict]:
+    return [
         greater(
             f"{domain}: {report.label(name)} without a target is above refresh {r}",
             own[_label(name, 1)],
             own[_label(name, r)],
         )
-        for domain, own in ranked.items()
+        for domain, own in means.items()
         for r in REFRESH[1:]
     ]
-    return [combined(f"{report.label(name)} is best without a target network on every domain", parts)], parts
 
 
-def _needs_a_target(name: str, ranked: Runs) -> tuple[list[Verdict], list[Verdict]]:
-    """Combinations and their parts: DQN with some loss is better with a target network."""
-    needed: list[Verdict] = []
-    single: list[Verdict] = []
-    for domain, own in ranked.items():
-        if domain == CLIFF_WORLD:
-            # Of which the paper says the opposite.
-            continue
-        parts = [
-            greater(
-                f"{domain}: {report.label(name)} with refresh {r} is above that without a target",
-                own[_label(name, r)],
-                own[_label(name, 1)],
-            )
-            for r in REFRESH[1:]
-        ]
-        # Either will do; the combination corrects for the choice.
-        claim = f"{domain}: {report.label(name)} with refresh 50 or 500 is above that without a target"
-        needed.append(combined(claim, parts, 1))
-        single += parts
-    claims = [combined(f"{report.label(name)} needs a target network on every domain", needed), *needed]
-    if CLIFF_WORLD in ranked:
-        together, parts = _best_without(name, {CLIFF_WORLD: ranked[CLIFF_WORLD]})
-        claims += [
-            replace(one, claim=f"{CLIFF_WORLD}: {report.label(name)} is best without a target") for one in together
-        ]
-        single += parts
-    return claims, single
-
-
-def _above_random(own: Mapping[str, np.ndarray]) -> tuple[list[Verdict], list[Verdict]]:
-    """On Cart-pole: SB3's DQN is above a random agent with a target network, and not without one."""
-    tolerance, randoms = TOLERANCE * SCALES["cart-pole"], own[c.RANDOM.label]
-    near = greater(
-        f"Cart-pole: DQN without a target is at most {tolerance:g} above a random agent",
-        randoms,
-        own[_label("dqn", 1)],
-        margin=-tolerance,
+def _gradient_methods_do_better_without(names: list[str], means: Runs) -> Rendering:
+    parts = {name: _without_is_above(name, means) for name in names}
+    return Rendering(
+        "The gradient methods QRC-Huber and QRC both perform better without target networks.",
+        [
+            one
+            for name, own in parts.items()
+            for one in combined_if_any(f"{report.label(name)} is best without a target network on every domain", own)
+        ],
+        [one for own in parts.values() for one in own],
     )
-    above = [
-        greater(f"Cart-pole: DQN with refresh {r} is above a random agent", own[_label("dqn", r)], randoms)
-        for r in REFRESH[1:]
-    ]
-    claim = "Cart-pole: DQN needs a target network to be above a random agent"
-    return [combined(claim, [near, combined("with either refresh it is above", above, 1)])], [near, *above]
 
 
-def _refresh_matters(ranked: Runs) -> tuple[list[Verdict], list[Verdict]]:
-    """SB3's DQN is better with a refresh of 50 on one domain and with 500 on another."""
-    own = {domain: runs for domain, runs in ranked.items() if domain != CLIFF_WORLD}
-    sides = []
-    for better, worse in ((50, 500), (500, 50)):
-        parts = [
+def _dqn_needs_one(names: list[str], means: Runs) -> Rendering:
+    claims: list[Verdict] = []
+    single: list[Verdict] = []
+    for name in names:
+        needed = []
+        for domain, own in means.items():
+            parts = [
+                greater(
+                    f"{domain}: {report.label(name)} with refresh {r} is above that without a target",
+                    own[_label(name, r)],
+                    own[_label(name, 1)],
+                )
+                for r in REFRESH[1:]
+            ]
+            # Either will do; the combination corrects for the choice.
+            claim = f"{domain}: {report.label(name)} with refresh 50 or 500 is above that without a target"
+            needed.append(combined(claim, parts, 1))
+            single += parts
+        together = combined_if_any(f"{report.label(name)} needs a target network on every domain", needed)
+        claims += [*together, *needed]
+    refresh, parts = _refresh_depends_on_the_domain(means)
+    return Rendering(
+        "DQN always required target networks in order to solve any of the tested problems, while requiring "
+        "environment-specific tuning of the target network parameter.",
+        [*claims, *refresh],
+        [*single, *parts],
+    )
+
+
+def _refresh_depends_on_the_domain(means: Runs) -> tuple[list[Verdict], list[Verdict]]:
+    """A combination and its parts: DQN with SB3's loss is better with a refresh of 50 on one, with 500 on another."""
+
+    def above(better: int, worse: int) -> list[Verdict]:
+        return [
             greater(
                 f"{domain}: DQN with refresh {better} is above refresh {worse}",
-                runs[_label("dqn", better)],
-                runs[_label("dqn", worse)],
+                own[_label("dqn", better)],
+                own[_label("dqn", worse)],
             )
-            for domain, runs in own.items()
+            for domain, own in means.items()
         ]
-        sides.append((combined(f"refresh {better} is above {worse} on some domain", parts, 1), parts))
-    claim = "DQN's best refresh depends on the domain: 50 is above 500 on one, and 500 above 50 on another"
-    # One side's parts are the other's, seen from behind.
-    return [combined(claim, [side for side, _ in sides])], sides[0][1]
 
-
-def _bimodal_with_a_target(finals: Runs) -> list[Verdict]:
-    return [
-        of_finite(bimodal, f"Mountain Car: DQN with refresh {r} is bimodal", finals["Mountain Car"][_label("dqn", r)])
-        for r in REFRESH[1:]
-        if "Mountain Car" in finals
+    first, second = above(50, 500), above(500, 50)
+    sides = [
+        *combined_if_any("refresh 50 is above 500 on some domain", first, 1),
+        *combined_if_any("refresh 500 is above 50 on some domain", second, 1),
     ]
+    claim = "DQN's best refresh depends on the domain: 50 is above 500 on one, and 500 above 50 on another"
+    # The second side's parts are the first's, seen from behind.
+    return combined_if_any(claim, sides), first
+
+
+def _above_random(means: Runs) -> Rendering:
+    """On Cart-pole: SB3's DQN is above a random agent with a target network, and not without one."""
+    claims: list[Verdict] = []
+    parts: list[Verdict] = []
+    own = means.get("Cart-pole", {})
+    if c.RANDOM.label in own:
+        randoms, tolerance = own[c.RANDOM.label], TOLERANCES["Cart-pole"]
+        near = greater(
+            f"Cart-pole: DQN without a target is at most {tolerance:g} above a random agent",
+            randoms,
+            own[_label("dqn", 1)],
+            margin=-tolerance,
+        )
+        above = [
+            greater(f"Cart-pole: DQN with refresh {r} is above a random agent", own[_label("dqn", r)], randoms)
+            for r in REFRESH[1:]
+        ]
+        claim = "Cart-pole: DQN needs a target network to be above a random agent"
+        claims = [combined(claim, [near, combined("with either refresh it is above", above, 1)])]
+        parts = [near, *above]
+    return Rendering(
+        "DQN requires target networks to achieve above random performance on Cart-pole and to reduce the bimodality of "
+        "its performance on Mountain Car.",
+        claims,
+        parts,
+    )
+
+
+def _bimodal_with_one(finals: Runs) -> Rendering:
+    return Rendering(
+        "Even with target networks, DQN still exhibits large skew and bimodality in its performance distributions, "
+        "indicating instability.",
+        [],
+        [
+            of_finite(bimodal, f"Mountain Car: DQN with refresh {r} is bimodal", own[_label("dqn", r)])
+            for domain, own in finals.items()
+            for r in REFRESH[1:]
+            if domain == "Mountain Car"
+        ],
+    )
+
+
+def _best_without_on_cliff_world(names: list[str], cliff: Runs) -> Rendering:
+    parts = {name: _without_is_above(name, cliff) for name in names}
+    return Rendering(
+        "On the excluded CliffWorld environment, we found that all algorithms performed best without target networks.",
+        combined_if_any(
+            f"{CLIFF_WORLD}: all algorithms are best without a target network",
+            [one for own in parts.values() for one in own],
+        ),
+        [one for own in parts.values() for one in own],
+    )
 
 
 def _analyse(preset: ControlPreset, rows: Rows) -> Analysis:
