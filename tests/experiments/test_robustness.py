@@ -12,7 +12,7 @@ from sb3_robust_be.evaluation import Outcome, holm, welch_t
 from sb3_robust_be.experiments.control import alternatives as made
 from sb3_robust_be.experiments.control.training import make_agent
 from sb3_robust_be.experiments.declared import robustness
-from sb3_robust_be.experiments.declared.robustness import ALTERNATIVES, CLIFF, ONE_HOT, PRESETS, STATED
+from sb3_robust_be.experiments.declared.robustness import ALTERNATIVES, CLIFF, ONE_HOT, PRESETS, STATED, STATED_ON
 from sb3_robust_be.experiments.experiment import REPORTED, SELECTION
 from sb3_robust_be.runner.specs import dumps
 
@@ -49,10 +49,13 @@ def test_laptops_runs_are_as_many_as_it_says():
 def test_every_variant_is_one_change_of_its_default(key):
     part = replace(LAPTOP, squared_on=(CLIFF, ONE_HOT)).part(key)
     specs = {c.label: part.runs(REPORTED, key, c, {"learning_rate": 0.5}, [0])[0].spec for c in part.contenders}
-    ours = [*ALTERNATIVES, *STATED] if key in (CLIFF, ONE_HOT) else [*ALTERNATIVES]
+    ours = [*ALTERNATIVES, *STATED_ON.get(key, {})]
     expected = ["qrc_huber", *(f"qrc_huber, {name}" for name in ours)]
     if key in (CLIFF, ONE_HOT):
-        expected += ["qrc", *(f"qrc, {name}" for name in ALTERNATIVES if name != "tanh"), "dqn"]
+        expected += ["qrc", *(f"qrc, {name}" for name in ALTERNATIVES if name != "hard clip"), "dqn"]
+    if key == "cart-pole":
+        expected += ["dqn", "dqn, 32 units"]
+    assert specs["qrc_huber"]["arguments"]["projection"] == "smooth_huber"
     assert list(specs) == expected
     for label in made.alternatives(specs):
         default, changed = specs[made.base_of(label)], specs[label]
@@ -60,7 +63,8 @@ def test_every_variant_is_one_change_of_its_default(key):
         own, before = changed["arguments"], default["arguments"]
         (argument,) = (ALTERNATIVES | STATED)[label.partition(", ")[2]]
         assert {name for name in own if own[name] != before.get(name)} == {argument}
-        assert own["policy_kwargs"]["net_arch"] == before["policy_kwargs"]["net_arch"]
+        if not label.endswith("32 units"):
+            assert own["policy_kwargs"]["net_arch"] == before["policy_kwargs"]["net_arch"]
         assert before.keys() <= own.keys()
     one_hot = {"observation": "one_hot"} if key == ONE_HOT else {}
     assert all(spec["env_kwargs"] == one_hot for spec in specs.values())
@@ -202,13 +206,17 @@ def test_the_experiment_takes_scales_and_the_one_hot_default_from_where_they_are
         spec = run.spec
         base = {"dqn": 0.0, "qrc_huber": -300.0, "qrc": -900.0}[spec["algorithm"]]
         one_hot = 50.0 if spec["env_kwargs"] else 0.0
-        tanh = 150.0 if spec["arguments"].get("projection") == "smooth_huber" else 0.0
-        return {"final": base + one_hot + tanh + jitter[spec["seed"]], "diverged_at": None}
+        clip = 150.0 if spec["arguments"].get("projection") == "huber" else 0.0
+        wide = 50.0 if spec["arguments"]["policy_kwargs"]["net_arch"] == [64, 64] else 0.0
+        return {"final": base + one_hot + clip + wide + jitter[spec["seed"]], "diverged_at": None}
 
     analysis = robustness.EXPERIMENT.analyse(preset, made_rows(robustness.EXPERIMENT.plan, preset, rule))
     # 150 is within a fifth of 1000, on Cliff World and Mountain Car, and not of 500.
-    *unchanged, against_dqn = analysis.verdicts
+    *unchanged, against_dqn = [verdict for verdict in analysis.verdicts if not verdict.sentence]
     assert against_dqn.outcome is HOLDS
+    together, *each = [verdict for verdict in analysis.verdicts if verdict.sentence]
+    assert {together.outcome, *(verdict.outcome for verdict in each)} == {HOLDS}
+    assert len(each) == 2, "QRC is on Cliff World only here"
     outcomes = {verdict.claim.split(" on ")[1]: verdict.outcome for verdict in unchanged}
     assert outcomes == {
         **{"Acrobot": FAILS, "Cart-pole": FAILS, "Cliff World": HOLDS, "Cliff World, one-hot": HOLDS},
@@ -221,5 +229,5 @@ def test_the_experiment_takes_scales_and_the_one_hot_default_from_where_they_are
         assert row["mean"].estimate == shown["Cliff World, one-hot", algorithm, "default"]["mean"].estimate
         assert row["difference to the default"].estimate == pytest.approx(50.0)
         assert (row["verdict"], row["step size"]) == ("better", "2^-11")
-    assert shown["Acrobot", "QRC-Huber", "tanh"]["step size"] == "2^-10"
+    assert shown["Acrobot", "QRC-Huber", "hard clip"]["step size"] == "2^-10"
     assert LAPTOP.note in analysis.notes
