@@ -50,7 +50,7 @@ EXTRAS = {
     "optuna": "zoo",
     "requests": "zoo",
     "pandas": "zoo",
-    "tensorboard": "zoo",
+    "tensorboard": "report",
     "yaml": "report",
     "minatar": "minatar",
     "Box2D": "box2d",

@@ -155,7 +155,7 @@ def test_without_tensorboard_the_extra_is_named(tmp_path, monkeypatch):
     found = find_runs(tmp_path)
     assert [run.path for run in found.runs] == [tmp_path / "b"], "progress.csv needs no package"
     (problem,) = found.problems
-    assert 'pip install "sb3-robust-be[zoo]"' in problem
+    assert 'pip install "sb3-robust-be[report]"' in problem
 
 
 def test_between_records_the_series_is_linear():

@@ -391,7 +391,7 @@ def test_without_tensorboard_the_rest_is_drawn(tmp_path, monkeypatch, capsys):
     write_log(tmp_path / "qlc" / "QLC_1", [(100, {EP_REW_MEAN: 1.0})], ["tensorboard"])
     monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing", None)
     assert plot("dqn", "qlc") == 1
-    assert 'pip install "sb3-robust-be[zoo]"' in capsys.readouterr().err
+    assert 'pip install "sb3-robust-be[report]"' in capsys.readouterr().err
 
 
 # Folders.

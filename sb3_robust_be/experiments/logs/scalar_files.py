@@ -70,7 +70,7 @@ def read_events(folder: Path) -> dict[str, Series]:
         from tensorboard.backend.event_processing import event_accumulator
     except ModuleNotFoundError as error:
         raise LogError(
-            f'{folder} has event files, for which tensorboard is needed: pip install "sb3-robust-be[zoo]".'
+            f'{folder} has event files, for which tensorboard is needed: pip install "sb3-robust-be[report]".'
         ) from error
     # 0: every record, not a random sample of them.
     reader = event_accumulator.EventAccumulator(str(folder), size_guidance={event_accumulator.SCALARS: 0})
