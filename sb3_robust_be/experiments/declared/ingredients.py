@@ -33,6 +33,7 @@ from sb3_robust_be.experiments.experiment import (
     Analysis,
     Experiment,
     Reading,
+    Results,
     Run,
     distinct_runs,
     without_rows,
@@ -199,6 +200,11 @@ def with_lowest(finals: Finals, lowest: Mapping[str, float]) -> dict[str, Return
         domain: {label: np.where(np.isfinite(runs), runs, lowest[domain]) for label, runs in own.items()}
         for domain, own in finals.items()
     }
+
+
+def _measure(run: Run, results: Results) -> list[Row]:
+    """Without the learning curves, which nothing here looks at: there are thousands of runs."""
+    return [{name: value for name, value in row.items() if name != "curve"} for row in measure(run, results)]
 
 
 def _finals(parts: list[ControlResults]) -> dict[str, dict[str, np.ndarray]]:
@@ -434,7 +440,7 @@ EXPERIMENT = Experiment(
     ),
     presets=PRESETS,
     plan=_plan,
-    measure=measure,
+    measure=_measure,
     analyse=_analyse,
     readings=(
         Reading(
