@@ -97,9 +97,6 @@ def test_laptops_size():
     assert {one.label: len(settings_of(one.grid)) for one in part.contenders} == {
         "qlc, one-sided, layer norm": 6,
         "qrc, scaled, layer norm": 6,
-        "qlc, one-sided, target, layer norm": 6,
-        "qlc, one-sided, target": 6,
-        "qlc, target, layer norm": 6,
         "dqn": 6,
         "dqn, squared loss, target": 6,
         "dqn, squared loss, target, layer norm": 6,
