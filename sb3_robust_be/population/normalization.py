@@ -179,7 +179,7 @@ class Normalizer:
         found.ret_rms = _of(self._sb3.ret_rms, member)
         if found.norm_obs:
             own = {name.partition("/")[2]: _of(one, member) for name, one in self._observations.items()}
-            found.obs_rms = own if isinstance(self._sb3.obs_rms, dict) else own[""]  # type: ignore[assignment]
+            found.obs_rms = own if isinstance(self._sb3.obs_rms, dict) else own[""]
         return found
 
     def state(self) -> dict[str, np.ndarray]:

@@ -60,7 +60,6 @@ class Replayed(gym.Env):
 
 
 def trained(normalize, several=False, **more):
-    # Learning has begun, so that the members' actions are not their exploration's alone.
     policy = "MultiInputPolicy" if several else "MlpPolicy"
     arguments = {**SMALL, "gamma": [0.9, 0.5], **more}
     population = Population(
@@ -195,7 +194,7 @@ def test_saved_and_loaded_it_goes_on_bit_for_bit(tmp_path):
 def test_a_failed_member_stays_as_it_is():
     class Broken(Drift):
         def step(self, action):
-            if self.t == 4 and self.np_random.integers(10) < 4:
+            if self.t == 4 and self.np_random.integers(100) < 6:
                 raise RuntimeError("broken")
             return super().step(action)
 
@@ -209,10 +208,8 @@ def test_a_failed_member_stays_as_it_is():
     np.testing.assert_allclose(counts, 1e-4 + 1 + steps)
 
 
-def test_dqn_of_sb3_learns_alike_with_and_without_a_population():
-    """Half of its weights depend on what the batch was scaled by: of one and the same batch both make the same update."""
-    population = Population("dqn", "MlpPolicy", Drift, [0], normalize=True, **{**SMALL, "learning_starts": STEPS - 1})
-    population.learn(STEPS - 1)
+def test_the_replay_buffer_of_a_member_as_an_agent_scales_alike():
+    population = Population("dqn", "MlpPolicy", Drift, [0], normalize=True, **SMALL).learn(STEPS)
     agent = population[0]
     assert isinstance(agent, DQN)
     data = agent.replay_buffer._get_samples(np.arange(8), env=agent._vec_normalize_env)
