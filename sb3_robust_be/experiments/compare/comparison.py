@@ -12,10 +12,10 @@ from gymnasium import spaces
 
 from sb3_robust_be import registry
 from sb3_robust_be.envs.lockstep import batches
-from sb3_robust_be.experiments.compare.user_settings import UserSettings, arguments_of, default_rate
+from sb3_robust_be.experiments.compare.user_settings import arguments_of, default_rate
 from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.domains import DOMAINS, Domain
-from sb3_robust_be.experiments.control.preset import Contender, ControlPreset
+from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, merged
 from sb3_robust_be.experiments.control.training import LINEAR, make_agent
 from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.images import is_small
@@ -127,8 +127,9 @@ def make_preset(
     steps: int,
     learning_rates: Sequence[Rate],
     layer_norm: bool = False,
-    settings: UserSettings | None = None,
+    given: Mapping[str, Any] | None = None,
     normalize: Mapping[str, Any] | None = None,
+    net_arch: Sequence[int] | None = None,
 ) -> ControlPreset:
     """The comparison as a control experiment, as the declared ones are.
 
@@ -139,21 +140,23 @@ def make_preset(
     :param learning_rates: Of which each algorithm's best is chosen, on seeds that are not reported; one: that; none:
         each class's own.
     :param layer_norm: Whether the hidden layers of all of them are normalised.
-    :param settings: The user's, beside which all else is as the classes have it; ``None``: the paper's.
+    :param given: The user's arguments, beside which all else is as the classes have it; ``None``: all is the paper's.
     :param normalize: Arguments of VecNormalize; ``None``: nothing is scaled.
+    :param net_arch: Hidden units, where arguments are given; else they are the domain's.
     """
     # Added to the network of the domain.
     network: dict[str, Any] = {}
-    given = settings.arguments if settings is not None else {}
+    own = given or {}
     if setup.policy == "CnnPolicy":
         _check_images(setup)
         # The network of the images, without hidden layers after it.
-        if "features_extractor_class" not in (given.get("policy_kwargs") or {}):
+        if "features_extractor_class" not in (own.get("policy_kwargs") or {}):
             network["net_arch"] = []
             if setup.small_images:
                 network["features_extractor_class"] = _MINATAR_FEATURES
-    if layer_norm:
-        network["layer_norm"] = True
+    flags: dict[str, Any] = {"layer_norm": True} if layer_norm else {}
+    if given is not None and net_arch is not None:
+        flags["net_arch"] = list(net_arch)
     # Of equally good step sizes the largest, which comes first.
     rates = sorted(learning_rates, key=first_of, reverse=True)
     return ControlPreset(
@@ -163,7 +166,7 @@ def make_preset(
                 name,
                 name,
                 {"learning_rate": rates or [default_rate(name)]},
-                {**_choices(setup, name), **arguments_of(name, given)},
+                merged(_choices(setup, name), arguments_of(name, own), {"policy_kwargs": flags}),
             )
             for name in algorithms
         ),
@@ -173,7 +176,7 @@ def make_preset(
         stacked=setup.stacked,
         own_domains={KEY: dataclasses.replace(setup.domain, steps=steps, policy=setup.policy, normalize=normalize)},
         arguments={"policy_kwargs": network},
-        papers_arguments=settings is None,
+        papers_arguments=given is None,
     )
 
 
@@ -186,6 +189,7 @@ def _check_images(setup: Setup) -> None:
         )
 
 
+CHANGE = "Change the setting, or leave it out with --set NAME=None."
 _WRAP = "Wrap it to have vectors, images of uint8 from 0 to 255, or a Dict of them."
 
 

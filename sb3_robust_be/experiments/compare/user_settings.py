@@ -67,7 +67,8 @@ def read_settings(config: Path | None, given: Sequence[str], env_id: str) -> Use
     :param env_id: gymnasium's, by which the file is asked.
     :raises ValueError: For a file or a value that cannot be read, and for a setting that cannot be honoured.
     """
-    entry, origins = {}, {}
+    entry: dict[str, Any] = {}
+    origins: dict[str, str] = {}
     if config is not None:
         key, entry = _entry(config, env_id.rpartition(":")[2])
         origins = dict.fromkeys(entry, f"{config.name}, {key}")
@@ -112,7 +113,9 @@ def _entry(path: Path, env_id: str) -> tuple[str, dict[str, Any]]:
     except OSError as error:
         raise ValueError(f"--config {path} cannot be read: {error.strerror}.") from error
     if not isinstance(entries, dict) or not all(isinstance(value, dict | None) for value in entries.values()):
-        raise ValueError(f"--config {path} is not in rl_zoo3's format: a mapping of settings for each environment's id.")
+        raise ValueError(
+            f"--config {path} is not in rl_zoo3's format: a mapping of settings for each environment's id."
+        )
     registered = gym.registry.get(env_id)
     atari = registered is not None and "AtariEnv" in str(registered.entry_point)
     keys = [key for key in (env_id, *(("atari",) if atari else ()), "default") if key in entries]

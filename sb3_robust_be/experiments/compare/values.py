@@ -1,4 +1,4 @@
-"""Values as people write them on the command line and in rl_zoo3's files: Python's literals, ``dict(…)``, step sizes."""
+"""Values as people write them in commands and in rl_zoo3's files: Python's literals, ``dict(…)``, step sizes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def python_value(text: str, where: str) -> Any:
     except (SyntaxError, ValueError, AttributeError, ImportError) as error:
         raise ValueError(
             f"{where} is {text!r}, which cannot be read; write it with Python's literals, as "
-            "\"dict(net_arch=[256, 256], activation_fn=nn.ReLU)\"."
+            '"dict(net_arch=[256, 256], activation_fn=nn.ReLU)".'
         ) from error
 
 
