@@ -35,6 +35,8 @@ _NOT_HERE = {
     "compile": "Populations are compiled from 50 000 steps on",
 }
 """What rl_zoo3's entries may have and a comparison cannot honour, with what helps"""
+_DEFAULTS = {"n_steps": 1, "optimize_memory_usage": False, "replay_buffer_class": None, "replay_buffer_kwargs": None}
+"""SB3's, which entries may write out, and which populations do not have"""
 _NEUTRAL = {"n_envs": (1,), "frame_stack": (0, 1)}
 """Values, besides None, with which these say nothing"""
 
@@ -77,6 +79,7 @@ def read_settings(config: Path | None, given: Sequence[str], env_id: str) -> Use
     origins |= dict.fromkeys(own, SET)
     _refuse(entry, origins)
     values = {name: _read(name, value, origins[name]) for name, value in entry.items() if name not in _NOT_HERE}
+    values = {name: value for name, value in values.items() if name not in _DEFAULTS or value != _DEFAULTS[name]}
     steps, policy = values.pop("n_timesteps", None), values.pop("policy", None)
     if steps is not None and (not isinstance(steps, int | float) or isinstance(steps, bool) or not steps >= 1):
         raise ValueError(f"n_timesteps ({origins['n_timesteps']}) is {steps!r}; give a number of steps from 1 on.")

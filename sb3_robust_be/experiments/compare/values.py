@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 from pkgutil import resolve_name
 from typing import Any
@@ -11,6 +12,7 @@ from sb3_robust_be.codec import IMPORT, import_name, to_json
 from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.training import LINEAR
 
+_WORD = re.compile(r"[\w./-]+")
 # What rl_zoo3 has at hand where it evaluates a text.
 _MODULES = {"nn": "torch.nn", "th": "torch", "torch": "torch", "optim": "torch.optim", "np": "numpy"}
 
@@ -93,12 +95,17 @@ def assignments(texts: Iterable[str], option: str) -> dict[str, Any]:
         if name == "learning_rate":
             found[name] = rate(value)
         else:
-            found[name] = value if _is_word(value) else python_value(value, f"{option} {name}")
+            found[name] = _value_or_word(value.strip(), f"{option} {name}")
     return found
 
 
-def _is_word(text: str) -> bool:
-    return text.replace("-", "").replace("/", "").isidentifier() and text not in ("True", "False", "None", "inf")
+def _value_or_word(text: str, where: str) -> Any:
+    try:
+        return python_value(text, where)
+    except ValueError:
+        if _WORD.fullmatch(text):
+            return text
+        raise
 
 
 def as_json(value: Any, where: str) -> Any:
