@@ -48,9 +48,9 @@ def test_measures_by_hand(tmp_path):
     np.testing.assert_array_equal(found.curves[2][:40], [5.0] * 30 + [9.0] * 10)
     assert np.isnan(found.curves[2][40:]).all()
     assert found.notes == [
-        "1 of 3 recordings are longer (155 steps) and cut to 100 steps.",
-        "Warning: 1 of 3 recordings end before 100 steps (after 40): each is measured over the last quarter of its own; "
-        "--steps 40 would compare equal lengths.",
+        "1 of 3 recordings are longer (155 steps) and are cut to 100 steps.",
+        "Warning: 1 of 3 recordings end before 100 steps (after 40): each is measured over the last quarter of its "
+        "own; --steps 40 would compare equal lengths.",
     ]
 
 
@@ -73,7 +73,7 @@ def test_several_environments_of_one_run_share_its_steps(tmp_path):
     DQN("MlpPolicy", env, learning_starts=1000, seed=0).learn(400)
     env.close()
     runs, notes = find_recordings([str(tmp_path / "*.monitor.csv")])
-    (one,) = runs
+    assert len(runs) == 1
     assert "one run" in notes[0]
     found = measure_recordings(runs, 200, "CartPole-v1")
     values = []

@@ -23,8 +23,10 @@ from sb3_robust_be.experiments.compare.comparison import (
     ALGORITHMS,
     CHANGE,
     SELECTION_SEEDS,
+    Setup,
     check_agents,
     check_algorithms,
+    check_images,
     first_of,
     look_at,
     make_preset,
@@ -157,6 +159,7 @@ class Comparison(NamedTuple):
     """In the baseline's place; empty: it is trained"""
     recorded_notes: list[str]
     setting: Setting
+    setup: Setup
     preset: ControlPreset
     settings: list[dict[str, str]]
     """Every argument, with who has given it"""
@@ -234,6 +237,7 @@ def _comparison(args: argparse.Namespace) -> Comparison:
         recordings=recordings,
         recorded_notes=recorded_notes,
         setting=setting,
+        setup=setup,
         preset=preset,
         settings=settings_rows(preset, _origins(args, own), "compare"),
         notes=notes,
@@ -295,7 +299,6 @@ def _compare(comparison: Comparison) -> int:
     how, out = comparison.how, comparison.out
     start_fresh(how, out)
     check_folder(out / f"{comparison.stem}.json", comparison.setting)
-    own = comparison.setting.arguments is not None
     experiment = Experiment(
         name="compare",
         figure="your own",
@@ -305,7 +308,7 @@ def _compare(comparison: Comparison) -> int:
         plan=plan,
         measure=measure,
         analyse=control_analyse,
-        check=lambda preset: check_agents(_first_runs(comparison), *((CHANGE,) if own else ())),
+        check=lambda preset: _check(comparison),
     )
     _say_settings(comparison)
 
@@ -326,6 +329,16 @@ def _compare(comparison: Comparison) -> int:
         print(f"{ran.left} runs of other shards are left: the same command goes on when they have ended.")
         return 0
     return _say_what_is_found(comparison, read(comparison.preset, ran.rows))
+
+
+def _check(comparison: Comparison) -> None:
+    """Refuse what cannot be trained."""
+    check_images(comparison.setup)
+    specs = _first_runs(comparison)
+    if comparison.setting.arguments is None:
+        check_agents(specs)
+    else:
+        check_agents(specs, CHANGE)
 
 
 def _say_settings(comparison: Comparison) -> None:
@@ -359,7 +372,7 @@ def _say_what_is_found(comparison: Comparison, results: ControlResults) -> int:
         seeds += recorded_rows(recorded)
         notes += recorded.notes
     rows = summarise(finals, rates, comparison.baseline, unfinished)
-    notes = [*footnotes(rows, comparison.baseline), *notes]
+    notes = [*footnotes(rows, comparison.baseline), *comparison.notes, *comparison.recorded_notes, *notes]
     sentence = verdict(rows, finals, comparison.env)
     plots = make_plots(comparison.env, finals, curves, comparison.setting.steps)
     written = write_files(

@@ -147,13 +147,11 @@ def make_preset(
     # Added to the network of the domain.
     network: dict[str, Any] = {}
     own = given or {}
-    if setup.policy == "CnnPolicy":
-        _check_images(setup)
+    if setup.policy == "CnnPolicy" and "features_extractor_class" not in (own.get("policy_kwargs") or {}):
         # The network of the images, without hidden layers after it.
-        if "features_extractor_class" not in (own.get("policy_kwargs") or {}):
-            network["net_arch"] = []
-            if setup.small_images:
-                network["features_extractor_class"] = _MINATAR_FEATURES
+        network["net_arch"] = []
+        if setup.small_images:
+            network["features_extractor_class"] = _MINATAR_FEATURES
     flags: dict[str, Any] = {"layer_norm": True} if layer_norm else {}
     if given is not None and net_arch is not None:
         flags["net_arch"] = list(net_arch)
@@ -180,7 +178,14 @@ def make_preset(
     )
 
 
-def _check_images(setup: Setup) -> None:
+def check_images(setup: Setup) -> None:
+    """Refuse images that no network here takes.
+
+    :param setup: Of a comparison.
+    :raises ValueError: For images of floats.
+    """
+    if setup.policy != "CnnPolicy":
+        return
     if setup.space.dtype is not None and setup.space.dtype.kind == "f":
         raise ValueError(
             f"{setup.domain.env!r} has observations of shape {setup.space.shape} and type {setup.space.dtype}, which "

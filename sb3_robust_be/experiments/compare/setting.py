@@ -40,17 +40,18 @@ class Setting:
     name: str = dataclasses.field(default="", compare=False)
     """For people, of step sizes and of the user's settings"""
 
-    def described(self) -> dict[str, Any]:
-        """Its name for machines, empty for the default, and what it is."""
-        return {"setting": self.digest(), "given": self._values()}
+    def values(self) -> dict[str, Any]:
+        """What it is, by name."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.compare}
 
-    def _values(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.compare}
+    def described(self) -> dict[str, Any]:
+        """Its name for machines, and what it is, for a file."""
+        return {"setting": self.digest(), "given": self.values()}
 
     def digest(self) -> str:
         """Its name for machines; empty for the default."""
-        values = self._values()
-        if values == Setting()._values():
+        values = self.values()
+        if values == Setting().values():
             return ""
         return hashlib.sha256(dumps(values, "setting").encode("ascii")).hexdigest()[:_DIGITS]
 
