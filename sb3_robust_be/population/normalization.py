@@ -57,7 +57,9 @@ def vec_normalize(env: VecEnv, options: Mapping[str, Any], gamma: float) -> VecN
     try:
         return VecNormalize(env, **{"gamma": gamma, **options})
     except ValueError as error:
-        raise ValueError(f"{error} Or scale rewards alone: normalize=dict(norm_obs=False).") from error
+        raise ValueError(
+            f"{str(error).strip()}. Scale rewards alone, norm_obs=False, or wrap the environment."
+        ) from error
 
 
 def as_vec_env(env: gym.Env) -> DummyVecEnv:

@@ -293,6 +293,25 @@ def test_what_populations_cannot_is_done_by_single_agents(setting, capsys):
     assert "trained one by one" in comparison.notes[0]
 
 
+def test_single_agents_where_populations_lack_a_setting(tmp_path, capsys):
+    arguments = ["--env", "CartPole-v1", "--set", "policy_kwargs=dict(net_arch=[4], optimizer_class=th.optim.SGD)"]
+    arguments += ["--steps", "60", "--algos", "dqn", "--seeds", "1", "--executor", "serial", "--quiet"]
+    assert run(*arguments, "--out", str(tmp_path / "one")) == 2
+    assert "--single-agents" in capsys.readouterr().err
+    assert run(*arguments, "--single-agents", "--out", str(tmp_path / "other")) == 0
+    assert parsed(*arguments).out != parsed(*arguments, "--single-agents").out
+
+
+def test_the_atari_entry_is_for_atari(tmp_path):
+    """Also where the package that registers the game is named with it."""
+    pytest.importorskip("ale_py")
+    path = tmp_path / "dqn.yml"
+    path.write_text("atari: {gamma: 0.5}\ndefault: {gamma: 0.9}\n")
+    assert read_settings(path, [], "ale_py:ALE/Pong-v5").arguments == {"gamma": 0.5}
+    assert read_settings(path, [], "CartPole-v1").arguments == {"gamma": 0.9}
+    assert read_settings(path, [], "nosuchmodule:X-v0").arguments == {"gamma": 0.9}
+
+
 def test_environment_arguments(capsys):
     comparison = parsed("--env", "FrozenLake-v1", "--env-kwargs", "is_slippery=False", "map_name:8x8", "--algos", "dqn")
     spec = specs(comparison)["dqn"]
@@ -377,6 +396,7 @@ def test_default_commands_keep_their_folder_and_every_setting_has_its_own(config
         ("--learning-rates", "2^-9", "2^-10"),
         ("--net-arch", "8"),
         ("--layer-norm",),
+        ("--single-agents",),
         ("--normalize",),
         ("--normalize", "dict(norm_obs=False)"),
         ("--set", "gamma=0.9"),

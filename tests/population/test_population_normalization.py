@@ -222,7 +222,7 @@ def test_the_replay_buffer_of_a_member_as_an_agent_scales_alike():
 @pytest.mark.parametrize(
     ("env", "normalize", "error", "says"),
     [
-        ("FrozenLake-v1", True, ValueError, "normalize=dict\\(norm_obs=False\\)"),
+        ("FrozenLake-v1", True, ValueError, "not Discrete\\(16\\). Scale rewards alone, norm_obs=False"),
         ("CartPole-v1", {"norm_observations": True}, ValueError, "'norm_observations', which is no argument"),
         ("CartPole-v1", {"training": False}, ValueError, "'training', which is no argument"),
         ("CartPole-v1", "yes", TypeError, "normalize must be True, False or arguments of VecNormalize and is 'yes'"),

@@ -48,6 +48,7 @@ from sb3_robust_be.experiments.compare.values import as_json, assignments, pytho
 from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.preset import ControlPreset, ControlResults, measure, plan, read
 from sb3_robust_be.experiments.control.yaml_file import analyse as control_analyse
+from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.experiments.experiment import SELECTION, Experiment, Results
 from sb3_robust_be.experiments.logs import LoggedRun
 from sb3_robust_be.experiments.options import Execution, add_runner_options, execution_of, exit_code, start_fresh
@@ -140,6 +141,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--net-arch", type=_positive, nargs="+", metavar="UNITS", help="hidden units (default: 64 64)")
     parser.add_argument("--layer-norm", action="store_true", help="normalise the hidden layers of every algorithm")
     parser.add_argument(
+        "--single-agents",
+        action="store_true",
+        help="train agents one by one by SB3, where they would be a population: slower, and every setting is possible",
+    )
+    parser.add_argument(
         "--out",
         type=Path,
         metavar="FOLDER",
@@ -194,12 +200,14 @@ def _comparison(args: argparse.Namespace) -> Comparison:
     algorithms = check_algorithms([name.strip() for name in (args.algos or default).split(",")])
     baseline = _baseline(args, algorithms)
     recordings, recorded_notes = find_recordings(args.baseline_monitor) if args.baseline_monitor else ([], [])
+    # They may register the environment, by which the file is asked.
+    import_packages({"gym_packages": args.gym_packages})
     own = read_settings(args.config, args.set, args.env)
     if "learning_rate" in own.origins and own.origins["learning_rate"] == SET and args.learning_rates:
         raise ValueError(f"learning_rate is given by {SET} and by --learning-rates; give one of them.")
     env_kwargs = {**own.env_kwargs, **as_json(assignments(args.env_kwargs, "--env-kwargs"), "--env-kwargs")}
     setup = look_at(args.env, args.net_arch, args.gym_packages, env_kwargs)
-    setup = setup._replace(policy=own.policy or setup.policy)
+    setup = setup._replace(policy=own.policy or setup.policy, stacked=setup.stacked and not args.single_agents)
     check_names(own, algorithms)
     rates = args.learning_rates or ([own.learning_rate] if own.learning_rate is not None else None)
     setting = Setting(
@@ -209,6 +217,7 @@ def _comparison(args: argparse.Namespace) -> Comparison:
         layer_norm=args.layer_norm,
         arguments=own.arguments if own.given else None,
         policy=own.policy,
+        single_agents=args.single_agents,
         env_kwargs=env_kwargs,
         normalize=_normalize(args.normalize, own.normalize),
         name="-".join(filter(None, (own.name, "rates" if args.learning_rates else ""))),
@@ -335,7 +344,7 @@ def _check(comparison: Comparison) -> None:
     """Refuse what cannot be trained."""
     check_images(comparison.setup)
     specs = _first_runs(comparison)
-    if comparison.setting.arguments is None:
+    if comparison.setting.arguments is None and comparison.setting.normalize is None:
         check_agents(specs)
     else:
         check_agents(specs, CHANGE)
@@ -372,7 +381,7 @@ def _say_what_is_found(comparison: Comparison, results: ControlResults) -> int:
         seeds += recorded_rows(recorded)
         notes += recorded.notes
     rows = summarise(finals, rates, comparison.baseline, unfinished)
-    notes = [*footnotes(rows, comparison.baseline), *comparison.notes, *comparison.recorded_notes, *notes]
+    notes = [*footnotes(rows, comparison.baseline), *notes]
     sentence = verdict(rows, finals, comparison.env)
     plots = make_plots(comparison.env, finals, curves, comparison.setting.steps)
     written = write_files(
@@ -388,7 +397,7 @@ def _say_what_is_found(comparison: Comparison, results: ControlResults) -> int:
             "measure": MEANING,
             "algorithms": [described(row) for row in rows],
             "verdict": sentence,
-            "notes": notes,
+            "notes": [*comparison.notes, *comparison.recorded_notes, *notes],
             "versions": versions(),
         },
     )

@@ -194,7 +194,7 @@ def check_images(setup: Setup) -> None:
         )
 
 
-CHANGE = "Change the setting, or leave it out with --set NAME=None."
+CHANGE = "Change the setting, leave it out (--set NAME=None), or train --single-agents if a population lacks it."
 _WRAP = "Wrap it to have vectors, images of uint8 from 0 to 255, or a Dict of them."
 
 

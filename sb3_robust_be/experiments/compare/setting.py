@@ -35,6 +35,8 @@ class Setting:
     arguments: Mapping[str, Any] | None = None
     """The user's; ``None``: there are none, and all is compare's"""
     policy: str | None = None
+    single_agents: bool = False
+    """Asked for, where agents would be a population"""
     env_kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     normalize: Mapping[str, Any] | None = None
     name: str = dataclasses.field(default="", compare=False)
@@ -67,6 +69,7 @@ class Setting:
             self.name,
             "net" if self.net_arch is not None else "",
             "layer-norm" if self.layer_norm else "",
+            "single" if self.single_agents else "",
             "env-kwargs" if self.env_kwargs else "",
             "normalize" if self.normalize is not None else "",
             f"{self.steps}-steps" if self.steps != Setting().steps else "",

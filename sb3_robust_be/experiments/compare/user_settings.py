@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import runpy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,7 +74,7 @@ def read_settings(config: Path | None, given: Sequence[str], env_id: str) -> Use
     entry: dict[str, Any] = {}
     origins: dict[str, str] = {}
     if config is not None:
-        key, entry = _entry(config, env_id.rpartition(":")[2])
+        key, entry = _entry(config, env_id)
         origins = dict.fromkeys(entry, f"{config.name}, {key}")
     own = assignments(given, SET)
     entry = {**entry, **own}
@@ -109,6 +111,7 @@ def read_settings(config: Path | None, given: Sequence[str], env_id: str) -> Use
 
 def _entry(path: Path, env_id: str) -> tuple[str, dict[str, Any]]:
     """The entry that rl_zoo3 would take, and its key."""
+    full_id, env_id = env_id, env_id.rpartition(":")[2]
     try:
         entries = _loaded(path)
     except FileNotFoundError as error:
@@ -119,9 +122,7 @@ def _entry(path: Path, env_id: str) -> tuple[str, dict[str, Any]]:
         raise ValueError(
             f"--config {path} is not in rl_zoo3's format: a mapping of settings for each environment's id."
         )
-    registered = gym.registry.get(env_id)
-    atari = registered is not None and "AtariEnv" in str(registered.entry_point)
-    keys = [key for key in (env_id, *(("atari",) if atari else ()), "default") if key in entries]
+    keys = [key for key in (env_id, *(("atari",) if _is_atari(full_id) else ()), "default") if key in entries]
     if not keys:
         known = [key for key in entries if not str(key).startswith(".")]
         raise ValueError(
@@ -129,6 +130,14 @@ def _entry(path: Path, env_id: str) -> tuple[str, dict[str, Any]]:
             f"{', '.join(map(str, known)) or 'none at all'}."
         )
     return str(keys[0]), dict(entries[keys[0]] or {})
+
+
+def _is_atari(env_id: str) -> bool:
+    module, colon, name = env_id.rpartition(":")
+    if colon:
+        with contextlib.suppress(ImportError):  # which comes to light where the environment is made
+            importlib.import_module(module)
+    return name in gym.registry and "AtariEnv" in str(gym.registry[name].entry_point)
 
 
 def _loaded(path: Path) -> Any:
