@@ -42,7 +42,6 @@ def test_measures_by_hand(tmp_path):
     assert notes == []
     found = measure_recordings(runs, 100, "CartPole-v1")
     np.testing.assert_allclose(found.finals, [(5 * 1.0 + 20 * 3.0) / 25, 7.0, 9.0])
-    np.testing.assert_allclose(found.areas, [(80 + 40 + 60) / 100, (60 + 40 * 7) / 100, (150 + 90) / 40])
     assert found.curves.shape == (3, 100)
     np.testing.assert_array_equal(found.curves[0], [2.0] * 40 + [1.0] * 40 + [3.0] * 20)
     np.testing.assert_array_equal(found.curves[2][:40], [5.0] * 30 + [9.0] * 10)
@@ -52,6 +51,12 @@ def test_measures_by_hand(tmp_path):
         "Warning: 1 of 3 recordings end before 100 steps (after 40): each is measured over the last quarter of its "
         "own; --steps 40 would compare equal lengths.",
     ]
+
+
+def test_of_fewer_steps_than_points_there_is_one_for_each(tmp_path):
+    record(tmp_path, "0", [(2.0, 4), (1.0, 3), (3.0, 60)])
+    found = measure_recordings(find_recordings([str(tmp_path / "*/*")])[0], 30, "CartPole-v1")
+    np.testing.assert_array_equal(found.curves, [[2.0] * 4 + [1.0] * 3 + [3.0] * 23])
 
 
 def test_a_recording_that_lacks_its_last_episode_is_of_the_same_length(tmp_path):

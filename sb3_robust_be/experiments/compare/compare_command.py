@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sb3_robust_be.experiments.compare.columns import in_columns
 from sb3_robust_be.experiments.compare.compare_files import (
     check_folder,
     ignore_in_git,
@@ -54,7 +53,7 @@ from sb3_robust_be.experiments.logs import LoggedRun
 from sb3_robust_be.experiments.options import Execution, add_runner_options, execution_of, exit_code, start_fresh
 from sb3_robust_be.experiments.rows import Row
 from sb3_robust_be.experiments.running import make_runs
-from sb3_robust_be.report import versions
+from sb3_robust_be.report import aligned, versions
 from sb3_robust_be.runner.specs import Spec
 from sb3_robust_be.runner.store import run_directory, run_state
 
@@ -354,7 +353,7 @@ def _say_settings(comparison: Comparison) -> None:
     setting = comparison.setting
     columns = ("argument", "value", "of", "from")
     print(f"{comparison.env}, {setting.steps} steps, {comparison.preset.seeds} seeds; settings:\n")
-    print(in_columns([columns, *([row[name] for name in columns] for row in comparison.settings)], left=4))
+    print(aligned([columns, *([row[name] for name in columns] for row in comparison.settings)], left=4))
     for name, value in (("env_kwargs", setting.env_kwargs), ("normalize", setting.normalize)):
         if value or (name == "normalize" and value is not None):
             print(f"{name}: {shown(value) if value else 'as VecNormalize by default'}")

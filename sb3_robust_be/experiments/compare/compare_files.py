@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sb3_robust_be.codec import to_json
-from sb3_robust_be.experiments.compare.columns import rate_text
 from sb3_robust_be.experiments.compare.compare_picture import stacked_png, stacked_svg
 from sb3_robust_be.experiments.compare.recordings import RECORDED, Recordings
 from sb3_robust_be.experiments.compare.setting import Setting
+from sb3_robust_be.experiments.compare.summary import rate_text
 from sb3_robust_be.experiments.control.preset import ControlResults
 from sb3_robust_be.report import Plot
 from sb3_robust_be.report.plot import to_csv
@@ -67,10 +67,9 @@ def recorded_rows(recorded: Recordings) -> list[dict[str, Any]]:
     :param recorded: The baseline's runs.
     :return: A row for each of them.
     """
-    columns = (recorded.paths, recorded.finals.tolist(), recorded.areas.tolist())
     return [
-        {"algorithm": RECORDED, "file": path, "return_last_quarter": final, "return_all_steps": area}
-        for path, final, area in zip(*columns, strict=True)
+        {"algorithm": RECORDED, "file": path, "return_last_quarter": final}
+        for path, final in zip(recorded.paths, recorded.finals.tolist(), strict=True)
     ]
 
 

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from sb3_robust_be import report
+from sb3_robust_be.experiments.plot.run_measures import EPISODES, WHEN
 from sb3_robust_be.report import Plot
 from sb3_robust_be.report.svg import SVG, inline
-
-MEASURE = "episode return"
 
 
 def make_plots(
@@ -29,8 +28,8 @@ def make_plots(
     points = next(iter(curves.values())).shape[1]
     at = (np.arange(points) + 0.5) * steps / points
     return (
-        report.distributions("distributions", {env: finals}, measure=f"{MEASURE}, last quarter of training", rng=rng),
-        report.learning_curves("learning-curves", {env: curves}, at, measure=MEASURE, rng=rng, show_runs=True),
+        report.distributions("distributions", {env: finals}, measure=f"{EPISODES}, {WHEN}", rng=rng),
+        report.learning_curves("learning-curves", {env: curves}, at, measure=EPISODES, rng=rng, show_runs=True),
     )
 
 

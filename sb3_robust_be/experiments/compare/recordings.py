@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sb3_robust_be.evaluation import area_under_curve, binned_curve, final_performance
 from sb3_robust_be.experiments.control.training import CURVE_POINTS
 from sb3_robust_be.experiments.logs import LoggedRun, runs_of_files
 from sb3_robust_be.experiments.logs.logged_runs import MONITOR
+from sb3_robust_be.experiments.plot.run_measures import EPISODES, curve_of, final_of, steps_of
 
 RECORDED = "recorded"
 """The recordings' name beside the algorithms"""
@@ -24,8 +24,6 @@ class Recordings(NamedTuple):
     paths: list[str]
     finals: np.ndarray
     """Returns over the last quarter of the steps, shape (runs,)"""
-    areas: np.ndarray
-    """Returns over all steps, shape (runs,)"""
     curves: np.ndarray
     """Shape (runs, points); NaN after a recording's end"""
     notes: list[str]
@@ -70,21 +68,17 @@ def measure_recordings(runs: Sequence[LoggedRun], steps: int, env_id: str) -> Re
     :param env_id: Where these are trained.
     """
     points = min(CURVE_POINTS, steps)
-    finals, areas, curves, lengths = [], [], [], []
-    for run in runs:
-        each = [episodes.until(-(-steps // len(run.episodes))) for episodes in run.episodes]
-        own = [(one.lengths, one.returns, one.steps) for one in each]
-        finals.append(np.mean([final_performance(*one) for one in own]))
-        areas.append(np.mean([area_under_curve(*one) for one in own]))
-        each_points = [binned_curve(*one[:2], max(-(-steps // len(own)), points), points) for one in own]
-        curves.append(np.mean(each_points, axis=0))
-        lengths.append(sum(episodes.steps for episodes in run.episodes))
+    # Of fewer steps than points there is a point for each step, which that curve repeats.
+    shown = -(-np.arange(points) * CURVE_POINTS // points)
+    lengths = [steps_of(run, EPISODES) for run in runs]
+    finals = [final_of(run, EPISODES, min(steps, length)) for run, length in zip(runs, lengths, strict=True)]
+    curves = [curve_of(run, EPISODES, steps)[shown] for run in runs]
     notes = _on_lengths(runs, lengths, steps)
     others = {run.env_id for run in runs if run.env_id not in (None, env_id.rpartition(":")[2])}
     if others:
         notes.append(f"Warning: recordings are of {', '.join(sorted(map(str, others)))}, and the runs of {env_id}.")
     paths = [str(run.path) for run in runs]
-    return Recordings(paths, np.array(finals), np.array(areas), np.array(curves), notes)
+    return Recordings(paths, np.array(finals), np.array(curves), notes)
 
 
 def _on_lengths(runs: Sequence[LoggedRun], lengths: Sequence[int], steps: int) -> list[str]:

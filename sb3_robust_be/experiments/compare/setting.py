@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sb3_robust_be.codec import FLOAT, IMPORT
-from sb3_robust_be.experiments.compare.columns import rate_text
 from sb3_robust_be.experiments.compare.comparison import KEY
+from sb3_robust_be.experiments.compare.summary import rate_text
 from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.preset import ControlPreset, settings_of
 from sb3_robust_be.experiments.experiment import REPORTED

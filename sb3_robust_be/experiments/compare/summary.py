@@ -21,13 +21,13 @@ from sb3_robust_be.evaluation import (
     mean_interval,
     worst_decile_mean,
 )
-from sb3_robust_be.experiments.compare.columns import in_columns, rate_text
 from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.training import LINEAR
+from sb3_robust_be.experiments.plot.run_measures import EPISODES, WHEN
 from sb3_robust_be.report import aligned
 from sb3_robust_be.report.tables import verdict_number
 
-TITLE = "Episode return, last quarter of training"
+TITLE = f"{EPISODES}, {WHEN}".capitalize()
 MEANING = (
     "Every episode of the last quarter of the steps counts in proportion to its steps there, as the agent played it "
     "while learning and exploring."
@@ -154,7 +154,7 @@ def as_text(rows: list[Row], baseline: str) -> str:
     if any(row.unfinished for row in rows):
         counts = ["unfinished", *(str(row.unfinished) for row in rows)]
         body = [[*line[:-1], count, line[-1]] for line, count in zip(body, counts, strict=True)]
-    return in_columns(body, left=1)
+    return aligned(body)
 
 
 def footnotes(rows: list[Row], baseline: str) -> list[str]:
@@ -177,6 +177,16 @@ def footnotes(rows: list[Row], baseline: str) -> list[str]:
             "counts with its return so far, a bound: too low where rewards are positive, too high where negative."
         )
     return notes
+
+
+def rate_text(rate: Rate | None) -> str:
+    """
+    :param rate: A step size; ``None``: not known.
+    :return: It as people write it.
+    """
+    if rate is None:
+        return "–"
+    return " → ".join(f"{x:.3g}" for x in rate[LINEAR]) if isinstance(rate, Mapping) else f"{rate:.4g}"
 
 
 def described(row: Row) -> dict[str, Any]:
