@@ -23,7 +23,7 @@ from sb3_robust_be.codec import OBJECTS, from_json
 from sb3_robust_be.experiments.compare import compare_command as command
 from sb3_robust_be.experiments.compare.compare_files import check_folder
 from sb3_robust_be.experiments.compare.setting import Setting
-from sb3_robust_be.experiments.compare.summary import edges, footnotes, summarise, verdict
+from sb3_robust_be.experiments.compare.summary import described, edges, footnotes, summarise, verdict
 from sb3_robust_be.experiments.compare.user_settings import arguments_of, read_settings
 from sb3_robust_be.experiments.compare.values import as_json, assignments, python_value, rate
 from sb3_robust_be.experiments.control.preset import plan
@@ -518,6 +518,12 @@ def test_few_seeds_have_no_probability(seeds, probability):
     rows = summarise(finals, dict.fromkeys(finals, 0.1), "dqn")
     assert (rows[0].beats_baseline is not None) == probability
     assert any("Few seeds" in note for note in footnotes(rows, "dqn")) != probability
+
+
+def test_what_is_not_known_of_one_seed_is_null():
+    (row,) = summarise({"qlc": np.array([3.0])}, {"qlc": 0.1}, "qlc")
+    found = described(row)
+    assert (found["mean"]["estimate"], found["mean"]["low"], found["mean"]["high"]) == (3.0, None, None)
 
 
 def test_unequal_numbers_of_seeds_are_said():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -195,9 +196,14 @@ def described(row: Row) -> dict[str, Any]:
     :return: The same for JSON.
     """
     return {
-        name: dataclasses.asdict(value) if isinstance(value, Interval) else value
-        for name, value in row._asdict().items()
+        name: _plain(dataclasses.asdict(value)) if isinstance(value, Interval) else value
+        for name, value in _plain(row._asdict()).items()
     }
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``None`` for numbers that are not finite, such as the ends of an interval of one seed: JSON has none."""
+    return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in values.items()}
 
 
 def _cells(row: Row, baseline: str) -> list[Any]:
