@@ -6,6 +6,7 @@ strings, so that nothing heavy is imported before a class is asked for.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
@@ -60,6 +61,23 @@ ENTRIES: dict[str, Entry] = {
     ),
 }
 """The entry of each algorithm by its name in files and commands, which is its class's ``algorithm_name``."""
+
+
+DQN_ONLY: dict[str, Any] = {"target_update_interval": None, "max_grad_norm": None, "tau": 1.0}
+"""Arguments that make DQN what it is and that this family does without, with its defaults"""
+
+
+def own_settings(algorithm: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What an algorithm takes of settings that were made for DQN.
+
+    :param algorithm: The name in files and commands.
+    :param settings: Arguments of DQN.
+    :return: The same for DQN and its kind. In DQN's place an algorithm of this family has neither a target network nor
+        gradient clipping, unless it brings one along: without :data:`DQN_ONLY`.
+    """
+    if find(algorithm).baseline:
+        return dict(settings)
+    return {name: value for name, value in settings.items() if name not in DQN_ONLY}
 
 
 def names(*, baselines: bool = True) -> tuple[str, ...]:

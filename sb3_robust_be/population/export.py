@@ -37,14 +37,16 @@ def single_agent(
     :param arguments: The member's, with its ``seed``.
     :param trainer: Of the population.
     :param member: Its index there.
-    :return: An agent with the member's networks, optimiser, replay buffer, ε and counts. Its environment starts anew.
+    :return: An agent with the member's networks, optimiser, replay buffer, ε and counts. Its environment starts anew,
+        and where the population normalises, it is a ``VecNormalize`` with the member's statistics.
     """
     if algorithm is DQN:
         arguments = _dqns_own(policy, arguments)
     with warnings.catch_warnings():
         # Whatever there is to say about the arguments, the population has said.
         warnings.simplefilter("ignore")
-        model = algorithm(policy, env, **arguments)
+        scaled = env if trainer.normalizer is None else trainer.normalizer.environment(env, member)
+        model = algorithm(policy, scaled, **arguments)
     if trainer.env.action_masks is not None and not isinstance(model, TwoHeadDQN):
         warn(IGNORES_MASKS.format(f"This member, as a single {algorithm.__name__},"))
     learner, row = trainer.learner_of(member)

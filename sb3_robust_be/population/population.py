@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, overload
 
@@ -25,6 +25,7 @@ from sb3_robust_be.population.episode_log import Episodes, Unfinished
 from sb3_robust_be.population.export import single_agent
 from sb3_robust_be.population.greedy import greedy_returns
 from sb3_robust_be.population.members import Member
+from sb3_robust_be.population.normalization import Normalizer, normalize_options
 from sb3_robust_be.population.trainer import DIVERGED, Trainer
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.validation import check_count
@@ -76,6 +77,8 @@ class Population:
         are stepped together, others one by one.
     :param seeds: Different integers from 0 on; or :class:`Member` objects, for a population that is no product.
     :param env_kwargs: Of ``gym.make``, or of the function.
+    :param normalize: Scale observations and rewards as SB3's ``VecNormalize`` does, each member by statistics of its
+        own: ``True``, or VecNormalize's arguments such as ``dict(norm_reward=False)``. Returns are of the true rewards.
     :param compile: Compile the update, optimiser included: some twenty seconds at first, then up to twice as fast.
     :param device: Device (cpu, cuda, ...) of the networks and the replay buffer.
     :param verbose: 0 prints nothing, 1 says how much memory the replay buffer takes.
@@ -92,6 +95,7 @@ class Population:
         seeds: Iterable[int] | Iterable[Member],
         *,
         env_kwargs: dict[str, Any] | None = None,
+        normalize: bool | Mapping[str, Any] = False,
         compile: bool = False,
         device: th.device | str = "auto",
         verbose: int = 1,
@@ -101,6 +105,7 @@ class Population:
         self.algorithm = m.resolve_algorithm(algorithm)
         self.policy, self.env_name, self.env_kwargs = policy, env, dict(env_kwargs or {})
         self.arguments, self.compile, self.verbose = arguments, compile, verbose
+        options, self.normalize = normalize_options(normalize), normalize
         cls = m.member_class(self.algorithm)
         m.check_arguments(cls, arguments)
         # The members' own buffers are not used, so this is left to check.
@@ -120,8 +125,10 @@ class Population:
         for i, model in enumerate(self._models):
             structures.setdefault(m.structure(model), []).append(i)
         buffer_size = arguments.get("buffer_size", DEFAULT_BUFFER_SIZE)
+        gammas = [model.gamma for model in self._models]
+        normalizer = None if options is None else Normalizer(options, self.env.observation_space, gammas)
         self._trainer = Trainer(
-            self._models, self.env, list(structures.values()), buffer_size, self.device, compile, verbose
+            self._models, self.env, list(structures.values()), buffer_size, self.device, compile, verbose, normalizer
         )
         for member, failure in self.env.failures.items():
             warn(f"Seed {self.members[member].seed} will not be trained: {failure.reason}")
@@ -162,6 +169,7 @@ class Population:
             "env": self.env_name,
             "seeds": self._seeds,
             "env_kwargs": self.env_kwargs,
+            "normalize": self.normalize,
             "compile": self.compile,
             "device": str(self.device),
             "verbose": self.verbose,

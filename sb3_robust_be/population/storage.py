@@ -139,6 +139,8 @@ def _arrays(trainer: Trainer) -> dict[str, np.ndarray]:
         state = learner.state()
         arrays |= {f"learner{i}/{name}": x.cpu().numpy() for name, x in state.items()}
         arrays[f"learner{i}/n_updates"] = np.array(learner.n_updates)
+    if trainer.normalizer is not None:
+        arrays |= {f"normalizer/{name}": x for name, x in trainer.normalizer.state().items()}
     if trainer.replay is not None:
         replay = trainer.replay
         arrays["replay/counts"] = np.array([replay.capacity, replay.size, replay.position])
@@ -216,9 +218,22 @@ def _restore(trainer: Trainer, arrays: Any, saved: Saved) -> None:
         # An episode that the environment could not go on with is not counted.
         for member in trainer.env.restarted:
             trainer.log.returns[member], trainer.log.lengths[member] = 0.0, 0
+    _restore_normalizer(trainer, arrays)
     failed = np.flatnonzero(arrays["failed_at"] >= 0).tolist()
     # Files of version 0.1 have neither: there, a failed member has diverged, and its environment went on.
     why = saved.failures
     trainer.fail({i: Failure(*why[str(i)]) if str(i) in why else DIVERGED for i in failed})
     trainer.failed_at[failed] = arrays["failed_at"][failed]
     trainer.n_steps = arrays["n_steps"] if "n_steps" in arrays else np.full(n_members, trainer.n_calls)
+
+
+def _restore_normalizer(trainer: Trainer, arrays: Any) -> None:
+    stored = {name.removeprefix("normalizer/"): arrays[name] for name in arrays if name.startswith("normalizer/")}
+    expected = {} if trainer.normalizer is None else trainer.normalizer.state()
+    if {name: x.shape for name, x in stored.items()} != {name: x.shape for name, x in expected.items()}:
+        raise ValueError(
+            "normalize is not what the saved members were trained with. Leave it out of load(), or make a new "
+            "Population with it."
+        )
+    if trainer.normalizer is not None:
+        trainer.normalizer.load_state(stored)

@@ -18,6 +18,7 @@ from sb3_robust_be.population.baseline import Agent
 from sb3_robust_be.population.encoding import Encoding, stored_space
 from sb3_robust_be.population.episode_log import EpisodeLog
 from sb3_robust_be.population.learner import Learner
+from sb3_robust_be.population.normalization import Normalizer
 from sb3_robust_be.population.randomness import Uniforms
 from sb3_robust_be.population.replay import Replay
 
@@ -35,6 +36,7 @@ class Trainer:
     :param device: Of networks and replay buffer.
     :param compiled: Whether to compile the updates.
     :param verbose: 1 prints the memory of the replay buffer.
+    :param normalizer: Scales what the networks are given; ``None``: nothing does.
     """
 
     def __init__(
@@ -46,10 +48,12 @@ class Trainer:
         device: th.device,
         compiled: bool,
         verbose: int,
+        normalizer: Normalizer | None = None,
     ) -> None:
         first, n = models[0], len(models)
         encoding = Encoding(env.observation_space)
         self.env, self.buffer_size, self.device, self._verbose = env, buffer_size, device, verbose
+        self.normalizer = normalizer
         self.groups = [np.array(rows) for rows in groups]
         self.learners = [Learner([models[i] for i in rows], encoding, device, compiled) for rows in groups]
         self._dtype = self.learners[0].rows.dtype
@@ -87,6 +91,8 @@ class Trainer:
             self.log = EpisodeLog(len(self.failed_at))
             self.observations = self.prepare(self.env.reset() if first else self.env.begin_next_episodes())
         self.fail(self.env.failures)
+        if self.normalizer is not None and (first or reset_num_timesteps):
+            self.normalizer.begin(self.observations, self.failed_at < 0)
         resumed = self.num_timesteps > 0
         self.exploration.cap = self.exploration.rates if resumed else np.ones_like(self.exploration.rates)
         self.total = self.num_timesteps + total_timesteps
@@ -159,6 +165,8 @@ class Trainer:
         same = result.observations is result.final_observations
         self.observations = final if same else self.prepare(result.observations)
         self.log.add(self.num_timesteps, result.rewards, ended, alive)
+        if self.normalizer is not None:
+            self.normalizer.step(self.observations, result.rewards, ended, self.failed_at < 0)
         progress = 1.0 - self.num_timesteps / self.total
         self._refresh_targets()
         self.exploration.set_progress(progress)
@@ -171,6 +179,8 @@ class Trainer:
         :param observations: Of :meth:`prepare`, one per member.
         :return: ``q(s,·)``, shape (members, actions).
         """
+        if self.normalizer is not None:
+            observations = self.normalizer.observations(observations)
         values = np.empty((len(self.failed_at), int(self.env.action_space.n)))
         for rows, learner in zip(self.groups, self.learners, strict=True):
             own = observations if len(self.groups) == 1 else tree_map(operator.itemgetter(rows), observations)
@@ -227,6 +237,8 @@ class Trainer:
         for i in range(self._gradient_steps):
             drawn = uniforms[:, i * self._batch_size : (i + 1) * self._batch_size]
             batch = self.replay.sample(drawn)
+            if self.normalizer is not None:
+                batch = self.normalizer.batch(batch)
             for rows, learner in zip(self.groups, self.learners, strict=True):
                 own = batch if len(self.groups) == 1 else {name: x[rows] for name, x in batch.items()}
                 learner.update(own, progress)

@@ -15,9 +15,7 @@ from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.extractors import MinAtarCNN
 from sb3_robust_be.qrc.layer_norm import KNOWN_EXTRACTORS, LayerNormExtractor
 from sb3_robust_be.qrc.policies import QRCPolicy
-
-# Arguments that make DQN what it is and that this family does without.
-DQN_ONLY: dict[str, Any] = {"target_update_interval": None, "max_grad_norm": None, "tau": 1.0}
+from sb3_robust_be.registry import DQN_ONLY
 
 # Where `layer_norm=True` puts layer normalisations: behind hidden layers, and into extractors whose layers are known.
 _HIDDEN = "q_net.q_net."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
-_SVG = "http://www.w3.org/2000/svg"
+SVG = "http://www.w3.org/2000/svg"
 _LINK = "{http://www.w3.org/1999/xlink}href"
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
@@ -18,10 +18,10 @@ def inline(svg: bytes, prefix: str, alt: str) -> str:
     :param alt: What the drawing shows.
     """
     root = ET.fromstring(svg)
-    for metadata in root.findall(f"{{{_SVG}}}metadata"):
+    for metadata in root.findall(f"{{{SVG}}}metadata"):
         root.remove(metadata)
     for element in root.iter():
-        element.tag = element.tag.removeprefix(f"{{{_SVG}}}")
+        element.tag = element.tag.removeprefix(f"{{{SVG}}}")
         for key, value in list(element.attrib.items()):
             if key == "id":
                 element.set(key, f"{prefix}-{value}")
@@ -33,6 +33,6 @@ def inline(svg: bytes, prefix: str, alt: str) -> str:
     title = ET.Element("title", {"id": f"{prefix}-title"})
     title.text = alt
     root.insert(0, title)
-    root.attrib.update({"role": "img", "aria-labelledby": f"{prefix}-title", "xmlns": _SVG})
+    root.attrib.update({"role": "img", "aria-labelledby": f"{prefix}-title", "xmlns": SVG})
     root.attrib.pop("version", None)
     return ET.tostring(root, encoding="unicode", short_empty_elements=True)

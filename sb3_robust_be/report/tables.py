@@ -101,17 +101,18 @@ class Table:
         return self.headers if self.headers is not None else {key: key for row in self.rows for key in row}
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> str:
-    """Lines of cells as columns for a terminal: the first to the left, the others to the right.
+def aligned(lines: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Lines of cells as columns for a terminal: the first ones to the left, the others to the right.
 
     :param lines: Of equally many cells each, the header's among them.
+    :param left: How many are set to the left.
     """
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.rjust(width) if i else cell.ljust(width)
+            cell.ljust(width) if i < left else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
+        ).rstrip()
         for line in lines
     )
 

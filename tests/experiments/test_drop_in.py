@@ -21,12 +21,12 @@ from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.declared.drop_in import (
     BASELINE,
     CONTENDERS,
-    DQN_ONLY,
     DropIn,
     DropInPreset,
     arguments_of,
 )
 from sb3_robust_be.experiments.experiment import distinct_specs
+from sb3_robust_be.registry import DQN_ONLY
 
 EXPERIMENT = load_declared("drop-in")
 

@@ -3,55 +3,70 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib.util
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sb3_robust_be.experiments.compare.compare_picture import make_plots, stacked_png
+from sb3_robust_be.experiments.compare.compare_files import (
+    check_folder,
+    ignore_in_git,
+    recorded_rows,
+    seed_rows,
+    write_files,
+)
+from sb3_robust_be.experiments.compare.compare_picture import make_plots
 from sb3_robust_be.experiments.compare.comparison import (
     ALGORITHMS,
+    CHANGE,
     SELECTION_SEEDS,
     Setup,
     check_agents,
     check_algorithms,
+    check_images,
+    first_of,
     look_at,
     make_preset,
 )
-from sb3_robust_be.experiments.compare.summary import as_text, footnotes, summarise, verdict
+from sb3_robust_be.experiments.compare.recordings import RECORDED, find_recordings, measure_recordings
+from sb3_robust_be.experiments.compare.setting import Setting, settings_rows, shown
+from sb3_robust_be.experiments.compare.summary import (
+    MEANING,
+    TITLE,
+    as_text,
+    described,
+    edges,
+    footnotes,
+    summarise,
+    verdict,
+)
+from sb3_robust_be.experiments.compare.user_settings import SET, UserSettings, check_names, read_settings, why_single
+from sb3_robust_be.experiments.compare.values import as_json, assignments, python_value, rate
 from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.preset import ControlPreset, ControlResults, measure, plan, read
-from sb3_robust_be.experiments.control.training import LINEAR
 from sb3_robust_be.experiments.control.yaml_file import analyse as control_analyse
+from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.experiments.experiment import SELECTION, Experiment, Results
-from sb3_robust_be.experiments.options import add_runner_options, execution_of, exit_code, start_fresh
+from sb3_robust_be.experiments.logs import LoggedRun
+from sb3_robust_be.experiments.options import Execution, add_runner_options, execution_of, exit_code, start_fresh
 from sb3_robust_be.experiments.rows import Row
 from sb3_robust_be.experiments.running import make_runs
+from sb3_robust_be.report import aligned, versions
 from sb3_robust_be.runner.specs import Spec
 from sb3_robust_be.runner.store import run_directory, run_state
-from sb3_robust_be.system import write_atomically
 
 DEFAULT_ALGORITHMS = "qlc,qrc_huber,dqn"
 DEFAULT_RATE = "2^-9:2^-13"
 
 
 def _rate(text: str) -> Rate:
-    """A step size, as ``0.001`` or ``2^-10``, or the first and last one of a linear fall, as ``2^-9:2^-13``."""
-    first, sign, last = text.partition(":")
-    return {LINEAR: [_number(first), _number(last)]} if sign else _number(text)
-
-
-def _number(text: str) -> float:
-    base, sign, exponent = text.replace("**", "^").partition("^")
+    """A step size as an argument: :func:`~sb3_robust_be.experiments.compare.values.rate`."""
     try:
-        value = float(base) ** float(exponent) if sign else float(text)
-    except (OverflowError, ValueError):
-        value = float("nan")
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no step size between 0 and 1; write 0.001 or 2^-10, or 2^-9:2^-13 for one that falls"
-        )
-    return value
+        return rate(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _positive(text: str) -> int:
@@ -71,50 +86,212 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--gym-packages", nargs="+", default=[], metavar="MODULE", help="to import first: they register environments"
     )
-    parser.add_argument(
-        "--algos", default=DEFAULT_ALGORITHMS, help=f"of {', '.join(ALGORITHMS)} (default: %(default)s)"
-    )
+    parser.add_argument("--algos", help=f"of {', '.join(ALGORITHMS)} (default: {DEFAULT_ALGORITHMS})")
     parser.add_argument("--baseline", help="what the others are compared with (default: dqn, or the last algorithm)")
+    parser.add_argument(
+        "--baseline-monitor",
+        nargs="+",
+        metavar="PATTERN",
+        help="Monitor files of SB3 as the baseline, one for each seed, as 'logs/dqn/*/monitor.csv': nothing is trained "
+        "for it, and by default dqn is not either",
+    )
     parser.add_argument("--seeds", type=_positive, default=30, help="per algorithm (default: %(default)s)")
-    parser.add_argument("--steps", type=_positive, default=10_000, help="environment steps (default: %(default)s)")
+    parser.add_argument(
+        "--steps",
+        "--n-timesteps",
+        type=_positive,
+        help=f"environment steps (default: the file's n_timesteps, or {Setting().steps})",
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="your DQN's settings in rl_zoo3's format, as dqn.yml; the environment's entry is used, and what it leaves "
+        "open is each class's default",
+    )
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        default=[],
+        metavar="NAME=VALUE",
+        help="your DQN's settings, in place of the file's or without one, as gamma=0.98 "
+        '"policy_kwargs=dict(net_arch=[256, 256])"; NAME=None leaves a setting of the file out',
+    )
+    parser.add_argument(
+        "--env-kwargs", nargs="+", default=[], metavar="NAME=VALUE", help="of gym.make, as is_slippery=False"
+    )
+    parser.add_argument(
+        "--normalize",
+        nargs="?",
+        const="True",
+        metavar="DICT",
+        help="scale observations and rewards as VecNormalize does, for every algorithm; or its arguments, as "
+        '"dict(norm_reward=False)". Returns are of the true rewards',
+    )
     parser.add_argument(
         "--learning-rates",
         type=_rate,
         nargs="+",
-        default=[_rate(DEFAULT_RATE)],
         metavar="RATE",
-        help=f"constant, or FIRST:LAST for a linear fall over the run; several: each algorithm's best one over "
-        f"{SELECTION_SEEDS} other seeds is used (default: {DEFAULT_RATE})",
+        help=f"of every algorithm: constant, or FIRST:LAST for a linear fall over the run; several: each algorithm's "
+        f"best one over {SELECTION_SEEDS} other seeds is used (default: {DEFAULT_RATE}; with --config or --set their "
+        "learning_rate, or each class's own)",
     )
     parser.add_argument("--net-arch", type=_positive, nargs="+", metavar="UNITS", help="hidden units (default: 64 64)")
     parser.add_argument("--layer-norm", action="store_true", help="normalise the hidden layers of every algorithm")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="of the results (default: compare/ENV)")
+    parser.add_argument(
+        "--single-agents",
+        action="store_true",
+        help="train agents one by one by SB3, where they would be a population: slower, and every setting is possible",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="of the results (default: compare/ENV, and for other settings than the default a folder of their own)",
+    )
     add_runner_options(parser)
     return parser
 
 
-def _parse(argv: list[str]) -> tuple[argparse.Namespace, list[str], Setup]:
+class Comparison(NamedTuple):
+    """What is compared, and where the results go."""
+
+    env: str
+    algorithms: list[str]
+    baseline: str
+    recordings: list[LoggedRun]
+    """In the baseline's place; empty: it is trained"""
+    recorded_notes: list[str]
+    setting: Setting
+    setup: Setup
+    preset: ControlPreset
+    settings: list[dict[str, str]]
+    """Every argument, with who has given it"""
+    notes: list[str]
+    """Said before the work"""
+    out: Path
+    how: Execution
+
+    @property
+    def stem(self) -> str:
+        """Of the names of its files: with recordings it has others, for the runs are the same."""
+        if not self.recordings:
+            return "compare"
+        read = "\n".join(str(run.path.absolute()) for run in self.recordings)
+        return f"compare-{RECORDED}-{hashlib.sha256(read.encode()).hexdigest()[:6]}"
+
+
+def _parse(argv: list[str]) -> Comparison:
     parser = _parser()
     args = parser.parse_args(argv)
-    try:
-        algorithms = check_algorithms([name.strip() for name in args.algos.split(",")])
-        setup = look_at(args.env, args.net_arch, args.gym_packages)
-    except ValueError as error:
-        parser.error(str(error))
-    args.baseline = args.baseline or ("dqn" if "dqn" in algorithms else algorithms[-1])
-    if args.baseline not in algorithms:
-        parser.error(f"--baseline {args.baseline!r} is not among --algos {args.algos}")
-    args.out = args.out or Path("compare") / args.env.rpartition(":")[2].replace("/", "-")
     if importlib.util.find_spec("matplotlib") is None:
         # Before the work, not after it.
         import matplotlib  # noqa: F401
-    return args, algorithms, setup
+    try:
+        return _comparison(args)
+    except ValueError as error:
+        parser.error(str(error))
 
 
-def _first_runs(args: argparse.Namespace, preset: ControlPreset) -> list[Spec]:
+def _comparison(args: argparse.Namespace) -> Comparison:
+    default = DEFAULT_ALGORITHMS.removesuffix(",dqn") if args.baseline_monitor else DEFAULT_ALGORITHMS
+    algorithms = check_algorithms([name.strip() for name in (args.algos or default).split(",")])
+    baseline = _baseline(args, algorithms)
+    recordings, recorded_notes = find_recordings(args.baseline_monitor) if args.baseline_monitor else ([], [])
+    # They may register the environment, by which the file is asked.
+    import_packages({"gym_packages": args.gym_packages})
+    own = read_settings(args.config, args.set, args.env)
+    if "learning_rate" in own.origins and own.origins["learning_rate"] == SET and args.learning_rates:
+        raise ValueError(f"learning_rate is given by {SET} and by --learning-rates; give one of them.")
+    env_kwargs = {**own.env_kwargs, **as_json(assignments(args.env_kwargs, "--env-kwargs"), "--env-kwargs")}
+    setup = look_at(args.env, args.net_arch, args.gym_packages, env_kwargs)
+    setup = setup._replace(policy=own.policy or setup.policy, stacked=setup.stacked and not args.single_agents)
+    check_names(own, algorithms)
+    rates = args.learning_rates or ([own.learning_rate] if own.learning_rate is not None else None)
+    setting = Setting(
+        steps=args.steps or own.steps or Setting().steps,
+        learning_rates=None if rates is None else sorted(rates, key=first_of),
+        net_arch=args.net_arch,
+        layer_norm=args.layer_norm,
+        arguments=own.arguments if own.given else None,
+        policy=own.policy,
+        single_agents=args.single_agents,
+        env_kwargs=env_kwargs,
+        normalize=_normalize(args.normalize, own.normalize),
+        name="-".join(filter(None, (own.name, "rates" if args.learning_rates else ""))),
+    )
+    notes = []
+    if own.given and setup.stacked and (reason := why_single(algorithms, own.arguments)) is not None:
+        setup = setup._replace(stacked=False)
+        notes.append(f"The agents are trained one by one, since a population cannot have this setting: {reason}")
+    if rates is None and not own.given:
+        rates = [rate(DEFAULT_RATE)]
+    preset = make_preset(
+        setup,
+        algorithms,
+        args.seeds,
+        setting.steps,
+        rates or [],
+        args.layer_norm,
+        setting.arguments,
+        setting.normalize,
+        args.net_arch,
+    )
+    return Comparison(
+        env=args.env,
+        algorithms=algorithms,
+        baseline=baseline,
+        recordings=recordings,
+        recorded_notes=recorded_notes,
+        setting=setting,
+        setup=setup,
+        preset=preset,
+        settings=settings_rows(preset, _origins(args, own), "compare"),
+        notes=notes,
+        out=args.out or setting.folder(args.env),
+        how=execution_of(args),
+    )
+
+
+def _baseline(args: argparse.Namespace, algorithms: list[str]) -> str:
+    if args.baseline_monitor:
+        if args.baseline:
+            raise ValueError("--baseline and --baseline-monitor both name what the others are compared with; give one.")
+        return RECORDED
+    baseline = str(args.baseline or ("dqn" if "dqn" in algorithms else algorithms[-1]))
+    if baseline not in algorithms:
+        raise ValueError(f"--baseline {baseline!r} is not among --algos {','.join(algorithms)}")
+    return baseline
+
+
+def _normalize(option: str | None, own: Any) -> dict[str, Any] | None:
+    from sb3_robust_be.population.normalization import normalize_options
+
+    given = own if option is None else python_value(option, "--normalize")
+    try:
+        options = normalize_options(False if given is None else given)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    return None if options is None else dict(as_json(options, "--normalize"))
+
+
+def _origins(args: argparse.Namespace, own: UserSettings) -> dict[str, str]:
+    """By argument, who has given it, as far as that is not compare."""
+    origins = dict(own.origins)
+    if args.learning_rates:
+        origins["learning_rate"] = "--learning-rates"
+    elif own.given:
+        origins.setdefault("learning_rate", "each class's default")
+    flags = [flag for flag, given in (("--net-arch", args.net_arch), ("--layer-norm", args.layer_norm)) if given]
+    network = [*([origins["policy_kwargs"]] if "policy_kwargs" in origins else []), *flags]
+    return {**origins, **({"policy_kwargs": " and ".join(network)} if network else {})}
+
+
+def _first_runs(comparison: Comparison) -> list[Spec]:
     """A run of each algorithm that has not begun: those that have were checked then."""
-    first = {run.names["contender"]: run.spec for run in reversed(plan(preset, []))}
-    return [spec for spec in first.values() if run_state(run_directory(args.out, spec)) == "left"]
+    first = {run.names["contender"]: run.spec for run in reversed(plan(comparison.preset, []))}
+    return [spec for spec in first.values() if run_state(run_directory(comparison.out, spec)) == "left"]
 
 
 def main(argv: list[str]) -> int:
@@ -122,59 +299,110 @@ def main(argv: list[str]) -> int:
     :param argv: The command's arguments.
     :return: The exit code: 1 if a run failed.
     """
-    args, algorithms, setup = _parse(argv)
-    return exit_code("sb3-robust-be compare", lambda: _compare(args, algorithms, setup))
+    comparison = _parse(argv)
+    return exit_code("sb3-robust-be compare", lambda: _compare(comparison))
 
 
-def _compare(args: argparse.Namespace, algorithms: list[str], setup: Setup) -> int:
-    how = execution_of(args)
-    start_fresh(how, args.out)
-    preset = make_preset(setup, algorithms, args.seeds, args.steps, args.learning_rates, args.layer_norm)
-    comparison = Experiment(
+def _compare(comparison: Comparison) -> int:
+    how, out = comparison.how, comparison.out
+    start_fresh(how, out)
+    check_folder(out / f"{comparison.stem}.json", comparison.setting)
+    experiment = Experiment(
         name="compare",
         figure="your own",
-        summary=f"{', '.join(algorithms)} on {args.env}",
+        summary=f"{', '.join(comparison.algorithms)} on {comparison.env}",
         claims=(),
         presets={},
         plan=plan,
         measure=measure,
         analyse=control_analyse,
-        check=lambda preset: check_agents(_first_runs(args, preset)),
+        check=lambda preset: _check(comparison),
     )
+    _say_settings(comparison)
+
+    def before_round(names: list[Row]) -> None:
+        ignore_in_git(out)
+        if names[0]["stage"] == SELECTION:
+            print(f"Choosing step sizes on {SELECTION_SEEDS} seeds that are not reported.")
+
     ran = make_runs(
-        comparison,
-        preset,
-        Results(args.out),
+        experiment,
+        comparison.preset,
+        Results(out),
         how,
         named=lambda row: f"{row['contender']}, seed {row['seed']}",
-        before_round=_say_what_is_chosen,
+        before_round=before_round,
     )
     if ran.left:
         print(f"{ran.left} runs of other shards are left: the same command goes on when they have ended.")
         return 0
-    return _say_what_is_found(args, read(preset, ran.rows))
+    return _say_what_is_found(comparison, read(comparison.preset, ran.rows))
 
 
-def _say_what_is_chosen(names: list[Row]) -> None:
-    if names[0]["stage"] == SELECTION:
-        print(f"Choosing step sizes on {SELECTION_SEEDS} seeds that are not reported.")
+def _check(comparison: Comparison) -> None:
+    """Refuse what cannot be trained."""
+    check_images(comparison.setup)
+    specs = _first_runs(comparison)
+    if comparison.setting.arguments is None and comparison.setting.normalize is None:
+        check_agents(specs)
+    else:
+        check_agents(specs, CHANGE)
 
 
-def _say_what_is_found(args: argparse.Namespace, results: ControlResults) -> int:
+def _say_settings(comparison: Comparison) -> None:
+    setting = comparison.setting
+    columns = ("argument", "value", "of", "from")
+    print(f"{comparison.env}, {setting.steps} steps, {comparison.preset.seeds} seeds; settings:\n")
+    print(aligned([columns, *([row[name] for name in columns] for row in comparison.settings)], left=4))
+    for name, value in (("env_kwargs", setting.env_kwargs), ("normalize", setting.normalize)):
+        if value or (name == "normalize" and value is not None):
+            print(f"{name}: {shown(value) if value else 'as VecNormalize by default'}")
+    if setting.arguments is not None:
+        print("What is not listed is each class's default.")
+    for note in [*comparison.notes, *comparison.recorded_notes]:
+        print(note)
+    print(flush=True)
+
+
+def _say_what_is_found(comparison: Comparison, results: ControlResults) -> int:
     (finals,) = results.finals.values()
     (curves,) = results.curves.values()
-    rates = {label: setting["learning_rate"] for (_, label), setting in results.settings.items()}
+    rates: dict[str, Rate | None] = {label: own["learning_rate"] for (_, label), own in results.settings.items()}
     unfinished = {
         label: np.array([bool(row.get("unfinished")) for row in own]) for (_, label), own in results.reported.items()
     }
-    rows = summarise(finals, rates, args.baseline, unfinished)
-    print(f"\nReturn per step over the last quarter of {args.steps} steps on {args.env}:\n")
-    print(as_text(rows, args.baseline))
-    for note in footnotes(rows):
-        print(note)
-    print(f"\n{verdict(rows, finals, args.env)}\n")
-    plots = make_plots(args.env, finals, curves, args.steps)
-    picture = args.out / "compare.png"
-    write_atomically(picture, stacked_png(plots))
-    print(f"Picture: {picture}\nLearning curves: {plots[-1].caption}")
+    seeds = seed_rows(results)
+    notes = edges(rates, comparison.setting.learning_rates or [])
+    if comparison.recordings:
+        recorded = measure_recordings(comparison.recordings, comparison.setting.steps, comparison.env)
+        finals, curves = {**finals, RECORDED: recorded.finals}, {**curves, RECORDED: recorded.curves}
+        rates[RECORDED], unfinished[RECORDED] = None, np.zeros(len(recorded.finals), bool)
+        seeds += recorded_rows(recorded)
+        notes += recorded.notes
+    rows = summarise(finals, rates, comparison.baseline, unfinished)
+    notes = [*footnotes(rows, comparison.baseline), *notes]
+    sentence = verdict(rows, finals, comparison.env)
+    plots = make_plots(comparison.env, finals, curves, comparison.setting.steps)
+    written = write_files(
+        comparison.out,
+        comparison.stem,
+        seeds,
+        plots,
+        {
+            "environment": comparison.env,
+            **comparison.setting.described(),
+            "settings": comparison.settings,
+            "baseline": comparison.baseline,
+            "measure": MEANING,
+            "algorithms": [described(row) for row in rows],
+            "verdict": sentence,
+            "notes": [*comparison.notes, *comparison.recorded_notes, *notes],
+            "versions": versions(),
+        },
+    )
+    print(f"\n{TITLE} ({comparison.setting.steps} steps on {comparison.env}):\n")
+    print(as_text(rows, comparison.baseline))
+    print("\n".join(["", MEANING, *notes]))
+    print(f"\n{sentence}\n")
+    print(f"Written: {', '.join(map(str, written))}\nLearning curves: {plots[-1].caption}")
     return int(any(row.failed for row in rows))

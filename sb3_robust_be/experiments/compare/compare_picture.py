@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
+import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 
 import numpy as np
 
 from sb3_robust_be import report
+from sb3_robust_be.experiments.plot.run_measures import EPISODES, WHEN
 from sb3_robust_be.report import Plot
-
-MEASURE = "return per step"
+from sb3_robust_be.report.svg import SVG, inline
 
 
 def make_plots(
@@ -27,8 +28,8 @@ def make_plots(
     points = next(iter(curves.values())).shape[1]
     at = (np.arange(points) + 0.5) * steps / points
     return (
-        report.distributions("distributions", {env: finals}, measure=f"{MEASURE}, last 25 % of steps", rng=rng),
-        report.learning_curves("learning-curves", {env: curves}, at, measure=MEASURE, rng=rng, show_runs=True),
+        report.distributions("distributions", {env: finals}, measure=f"{EPISODES}, {WHEN}", rng=rng),
+        report.learning_curves("learning-curves", {env: curves}, at, measure=EPISODES, rng=rng, show_runs=True),
     )
 
 
@@ -45,3 +46,22 @@ def stacked_png(plots: tuple[Plot, ...]) -> bytes:
     buffer = io.BytesIO()
     image.imsave(buffer, np.concatenate(padded), format="png")
     return buffer.getvalue()
+
+
+def stacked_svg(plots: tuple[Plot, ...]) -> bytes:
+    """
+    :param plots: From top to bottom.
+    :return: One drawing.
+    """
+    drawings = [ET.fromstring(inline(plot.svg(), plot.name, plot.alt)) for plot in plots]
+    sizes = [tuple(float(x) for x in drawing.attrib["viewBox"].split()[2:]) for drawing in drawings]
+    width, height = max(w for w, _ in sizes), sum(h for _, h in sizes)
+    box = {"width": f"{width:g}pt", "height": f"{height:g}pt", "viewBox": f"0 0 {width:g} {height:g}"}
+    root, y = ET.Element("svg", {"xmlns": SVG, **box}), 0.0
+    for drawing, (own_width, own_height) in zip(drawings, sizes, strict=True):
+        for element in drawing.iter():
+            element.tag = element.tag.removeprefix(f"{{{SVG}}}")
+        drawing.attrib.update({"y": f"{y:g}", "width": f"{own_width:g}", "height": f"{own_height:g}"})
+        root.append(drawing)
+        y += own_height
+    return ET.tostring(root, encoding="utf-8", xml_declaration=True)

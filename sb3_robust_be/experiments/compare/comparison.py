@@ -12,9 +12,10 @@ from gymnasium import spaces
 
 from sb3_robust_be import registry
 from sb3_robust_be.envs.lockstep import batches
+from sb3_robust_be.experiments.compare.user_settings import arguments_of, default_rate
 from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.domains import DOMAINS, Domain
-from sb3_robust_be.experiments.control.preset import Contender, ControlPreset
+from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, merged
 from sb3_robust_be.experiments.control.training import LINEAR, make_agent
 from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.images import is_small
@@ -60,23 +61,29 @@ def check_algorithms(names: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def look_at(env_id: str, net_arch: Sequence[int] | None, gym_packages: Sequence[str] = ()) -> Setup:
+def look_at(
+    env_id: str,
+    net_arch: Sequence[int] | None,
+    gym_packages: Sequence[str] = (),
+    env_kwargs: Mapping[str, Any] | None = None,
+) -> Setup:
     """
     :param env_id: A gymnasium id.
     :param net_arch: Hidden units; ``None``: the paper's for its domains, 64-64 for others.
     :param gym_packages: Modules that register environments.
+    :param env_kwargs: Of ``gym.make``.
     :return: How agents learn in it.
     :raises ValueError: For an id that is not registered, or an action space that is not Discrete.
     """
     import_packages({"gym_packages": gym_packages})
-    space = _observations_of(env_id)
+    space = _observations_of(env_id, env_kwargs or {})
     known = next((domain for domain in DOMAINS.values() if domain.env == env_id.rpartition(":")[2]), None)
     if known is not None:
         known = dataclasses.replace(known, env=env_id)
     domain = known or Domain(env_id, env_id, _DEFAULT_NETWORK, _DEFAULT_BUFFER, 0)
     if net_arch is not None:
         domain = Domain(domain.name, env_id, tuple(net_arch), domain.buffer_size, 0, domain.huber_threshold)
-    domain = dataclasses.replace(domain, gym_packages=tuple(gym_packages))
+    domain = dataclasses.replace(domain, gym_packages=tuple(gym_packages), env_kwargs=env_kwargs or {})
     if isinstance(space, spaces.Dict):
         return Setup(domain, "MultiInputPolicy", False, False, space)
     if isinstance(space, spaces.Box) and len(space.shape) == 3:
@@ -86,11 +93,11 @@ def look_at(env_id: str, net_arch: Sequence[int] | None, gym_packages: Sequence[
     return Setup(domain, "MlpPolicy", True, False, space)
 
 
-def _observations_of(env_id: str) -> spaces.Space:
+def _observations_of(env_id: str, env_kwargs: Mapping[str, Any]) -> spaces.Space:
     if env_id.startswith("MinAtar/") and env_id not in gym.registry:
         importlib.import_module("minatar")  # where this is missing, its absence is the reason to give
     try:
-        env = gym.make(env_id)
+        env = gym.make(env_id, **env_kwargs)
     except gym.error.DependencyNotInstalled:
         raise
     except Exception as error:
@@ -108,7 +115,8 @@ def _observations_of(env_id: str) -> spaces.Space:
     return space
 
 
-def _first_of(rate: Rate) -> float:
+def first_of(rate: Rate) -> float:
+    """The step size that a run begins with."""
     return rate[LINEAR][0] if isinstance(rate, Mapping) else rate
 
 
@@ -119,6 +127,9 @@ def make_preset(
     steps: int,
     learning_rates: Sequence[Rate],
     layer_norm: bool = False,
+    given: Mapping[str, Any] | None = None,
+    normalize: Mapping[str, Any] | None = None,
+    net_arch: Sequence[int] | None = None,
 ) -> ControlPreset:
     """The comparison as a control experiment, as the declared ones are.
 
@@ -126,34 +137,55 @@ def make_preset(
     :param algorithms: Their names.
     :param seeds: Reported ones, per algorithm.
     :param steps: Environment steps of a run.
-    :param learning_rates: Of which each algorithm's best is chosen, on seeds that are not reported; one: that.
+    :param learning_rates: Of which each algorithm's best is chosen, on seeds that are not reported; one: that; none:
+        each class's own.
     :param layer_norm: Whether the hidden layers of all of them are normalised.
+    :param given: The user's arguments, beside which all else is as the classes have it; ``None``: all is the paper's.
+    :param normalize: Arguments of VecNormalize; ``None``: nothing is scaled.
+    :param net_arch: Hidden units, where arguments are given; else they are the domain's.
     """
     # Added to the network of the domain.
     network: dict[str, Any] = {}
-    if setup.policy == "CnnPolicy":
-        _check_images(setup)
+    own = given or {}
+    if setup.policy == "CnnPolicy" and "features_extractor_class" not in (own.get("policy_kwargs") or {}):
         # The network of the images, without hidden layers after it.
         network["net_arch"] = []
         if setup.small_images:
             network["features_extractor_class"] = _MINATAR_FEATURES
-    if layer_norm:
-        network["layer_norm"] = True
+    flags: dict[str, Any] = {"layer_norm": True} if layer_norm else {}
+    if given is not None and net_arch is not None:
+        flags["net_arch"] = list(net_arch)
     # Of equally good step sizes the largest, which comes first.
-    grid = {"learning_rate": sorted(learning_rates, key=_first_of, reverse=True)}
+    rates = sorted(learning_rates, key=first_of, reverse=True)
     return ControlPreset(
         (KEY,),
-        tuple(Contender(name, name, grid, _choices(setup, name)) for name in algorithms),
+        tuple(
+            Contender(
+                name,
+                name,
+                {"learning_rate": rates or [default_rate(name)]},
+                merged(_choices(setup, name), arguments_of(name, own), {"policy_kwargs": flags}),
+            )
+            for name in algorithms
+        ),
         seeds=seeds,
         selection_seeds=SELECTION_SEEDS,
         compile=steps >= _COMPILED_FROM,
         stacked=setup.stacked,
-        own_domains={KEY: dataclasses.replace(setup.domain, steps=steps, policy=setup.policy)},
+        own_domains={KEY: dataclasses.replace(setup.domain, steps=steps, policy=setup.policy, normalize=normalize)},
         arguments={"policy_kwargs": network},
+        papers_arguments=given is None,
     )
 
 
-def _check_images(setup: Setup) -> None:
+def check_images(setup: Setup) -> None:
+    """Refuse images that no network here takes.
+
+    :param setup: Of a comparison.
+    :raises ValueError: For images of floats.
+    """
+    if setup.policy != "CnnPolicy":
+        return
     if setup.space.dtype is not None and setup.space.dtype.kind == "f":
         raise ValueError(
             f"{setup.domain.env!r} has observations of shape {setup.space.shape} and type {setup.space.dtype}, which "
@@ -162,15 +194,20 @@ def _check_images(setup: Setup) -> None:
         )
 
 
+CHANGE = "Change the setting, leave it out (--set NAME=None), or train --single-agents if a population lacks it."
+_WRAP = "Wrap it to have vectors, images of uint8 from 0 to 255, or a Dict of them."
+
+
 def _choices(setup: Setup, algorithm: str) -> dict[str, Any]:
     single = not setup.stacked or not registry.find(algorithm).population
     return {"device": "cpu"} if single else {}
 
 
-def check_agents(specs: Sequence[Spec]) -> None:
+def check_agents(specs: Sequence[Spec], remedy: str = _WRAP) -> None:
     """Refuse what cannot be trained, before the work.
 
     :param specs: Of runs, one for each algorithm.
+    :param remedy: Said behind the reason.
     :raises ValueError: If an agent cannot be made or cannot act.
     """
     for spec in specs:
@@ -179,5 +216,5 @@ def check_agents(specs: Sequence[Spec]) -> None:
         except Exception as error:
             raise ValueError(
                 f"{spec['env']!r} cannot be trained on by {spec['algorithm']} with the {spec['policy']}: "
-                f"{first_line(error)}. Wrap it to have vectors, images of uint8 from 0 to 255, or a Dict of them."
+                f"{first_line(error).removesuffix('.')}. {remedy}"
             ) from error

@@ -1,9 +1,11 @@
-"""The numbers of a comparison, and what they say in one sentence."""
+"""The numbers of a comparison, and what they say in words."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,15 +24,25 @@ from sb3_robust_be.evaluation import (
 )
 from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.training import LINEAR
+from sb3_robust_be.experiments.plot.run_measures import EPISODES, WHEN
 from sb3_robust_be.report import aligned
 from sb3_robust_be.report.tables import verdict_number
 
+TITLE = f"{EPISODES}, {WHEN}".capitalize()
+MEANING = (
+    "Every episode of the last quarter of the steps counts in proportion to its steps there, as the agent played it "
+    "while learning and exploring."
+)
+FEWEST = 5
+"""Seeds from which on there are probabilities and tests: with fewer, every interval of a probability can be a point"""
+
 
 class Row(NamedTuple):
-    """One algorithm, by its return per step over the last quarter."""
+    """One algorithm, by the return of its episodes over the last quarter of the steps."""
 
     algorithm: str
-    learning_rate: Rate
+    learning_rate: Rate | None
+    """``None``: that of a recording, which does not say"""
     seeds: int
     mean: Interval
     median: float
@@ -38,14 +50,15 @@ class Row(NamedTuple):
     failed: int
     """Seeds that diverged or stopped with an error; they count as the lowest return of all"""
     beats_baseline: Interval | None
-    """Probability that a seed of it is above a seed of the baseline; ``None`` for the baseline"""
+    """Probability that a seed of it is above a seed of the baseline; ``None`` for the baseline, and where either has
+    fewer than :data:`FEWEST` seeds"""
     unfinished: int = 0
     """Seeds whose return counts the episode in which they stopped, with its return so far"""
 
 
 def summarise(
     finals: Mapping[str, np.ndarray],
-    rates: Mapping[str, Rate],
+    rates: Mapping[str, Rate | None],
     baseline: str,
     unfinished: Mapping[str, np.ndarray] | None = None,
 ) -> list[Row]:
@@ -60,7 +73,7 @@ def summarise(
     rows = []
     for name, x in scores.items():
         beats = None
-        if name != baseline:
+        if name != baseline and min(len(x), len(scores[baseline])) >= FEWEST:
             ranked = {k: np.where(np.isfinite(v), v, -np.inf) for k, v in finals.items()}
             beats = brunner_munzel(ranked[name], ranked[baseline]).interval
         rows.append(
@@ -94,7 +107,9 @@ def verdict(rows: list[Row], finals: Mapping[str, np.ndarray], env: str) -> str:
     if len(rows) == 1:
         return f"{rows[0].algorithm} reaches {rows[0].mean} on {env} ({rows[0].seeds} seeds)."
     resolved, open_pairs = _resolved(rows, lowest_for_failed(finals))
-    seeds = f"{rows[0].seeds} seeds"
+    counts = {row.algorithm: row.seeds for row in rows}
+    equal = len(set(counts.values())) == 1
+    seeds = f"{rows[0].seeds} seeds" if equal else f"seeds ({', '.join(f'{n} of {a}' for a, n in counts.items())})"
     names = [row.algorithm for row in rows]
     if not resolved:
         return f"No difference between {', '.join(names)} on {env} is resolved by {seeds}."
@@ -136,20 +151,25 @@ def as_text(rows: list[Row], baseline: str) -> str:
     :return: A table for a terminal, with a column of unfinished seeds if there are any.
     """
     header = ["", "step size", "seeds", "mean [95 %]", "median", "worst 10 %", "failed", f"P(above {baseline})"]
-    body = [header, *([*map(str, _cells(row))] for row in rows)]
+    body = [header, *([*map(str, _cells(row, baseline))] for row in rows)]
     if any(row.unfinished for row in rows):
         counts = ["unfinished", *(str(row.unfinished) for row in rows)]
         body = [[*line[:-1], count, line[-1]] for line, count in zip(body, counts, strict=True)]
     return aligned(body)
 
 
-def footnotes(rows: list[Row]) -> list[str]:
-    """What the columns ``failed`` and ``unfinished`` stand for, where they are not 0.
+def footnotes(rows: list[Row], baseline: str) -> list[str]:
+    """What the columns stand for, where that is not plain.
 
     :param rows: Of :func:`summarise`.
+    :param baseline: Its name.
     :return: Sentences.
     """
     notes = []
+    if any(row.beats_baseline is None for row in rows if row.algorithm != baseline):
+        notes.append(
+            f"Few seeds: fewer than {FEWEST} cannot say how likely one algorithm is above another; raise --seeds."
+        )
     if any(row.failed for row in rows):
         notes.append("Failed seeds (diverged, or stopped with an error) count as the lowest return of any seed.")
     if any(row.unfinished for row in rows):
@@ -160,19 +180,41 @@ def footnotes(rows: list[Row]) -> list[str]:
     return notes
 
 
-def _rate_text(rate: Rate) -> str:
+def rate_text(rate: Rate | None) -> str:
+    """
+    :param rate: A step size; ``None``: not known.
+    :return: It as people write it.
+    """
+    if rate is None:
+        return "–"
     return " → ".join(f"{x:.3g}" for x in rate[LINEAR]) if isinstance(rate, Mapping) else f"{rate:.4g}"
 
 
-def _cells(row: Row) -> list[Any]:
+def described(row: Row) -> dict[str, Any]:
+    """
+    :param row: Of :func:`summarise`.
+    :return: The same for JSON.
+    """
+    return {
+        name: _plain(dataclasses.asdict(value)) if isinstance(value, Interval) else value
+        for name, value in _plain(row._asdict()).items()
+    }
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``None`` for numbers that are not finite, such as the ends of an interval of one seed: JSON has none."""
+    return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in values.items()}
+
+
+def _cells(row: Row, baseline: str) -> list[Any]:
     beats = (
-        "–"
+        ("–" if row.algorithm == baseline else "few seeds")
         if row.beats_baseline is None
         else f"{row.beats_baseline.estimate:.2f} [{row.beats_baseline.low:.2f}, {row.beats_baseline.high:.2f}]"
     )
     return [
         row.algorithm,
-        _rate_text(row.learning_rate),
+        rate_text(row.learning_rate),
         row.seeds,
         str(row.mean),
         f"{row.median:.4g}",
@@ -180,3 +222,22 @@ def _cells(row: Row) -> list[Any]:
         row.failed,
         beats,
     ]
+
+
+def edges(rates: Mapping[str, Rate | None], grid: Sequence[Rate]) -> list[str]:
+    """Which chosen step sizes are the smallest or largest of those that there were to choose from.
+
+    :param rates: The chosen ones by algorithm.
+    :param grid: In ascending order; fewer than two: nothing was chosen.
+    :return: A sentence for each end at which there are any: a better one may lie beyond.
+    """
+    notes = []
+    for end, word, beyond in (
+        ((grid[0], "smallest", "smaller"), (grid[-1], "largest", "larger")) if len(grid) > 1 else ()
+    ):
+        if at := [name for name, rate in rates.items() if rate == end]:
+            notes.append(
+                f"Warning: the best step size of {' and of '.join(at)} is the {word} of those tried, "
+                f"{rate_text(end)}: add {beyond} ones to --learning-rates."
+            )
+    return notes

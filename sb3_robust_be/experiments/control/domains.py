@@ -30,6 +30,8 @@ class Domain:
     gym_packages: tuple[str, ...] = ()
     """Modules that register the environment"""
     policy: str = "MlpPolicy"
+    normalize: Mapping[str, Any] | None = None
+    """Arguments of SB3's ``VecNormalize`` that scales observations and rewards; ``None``: nothing is scaled"""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Arguments that all algorithms share here, in place of those of :func:`shared_arguments`"""
 

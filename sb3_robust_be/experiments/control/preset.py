@@ -84,6 +84,8 @@ class ControlPreset:
     """Others by domain: the same algorithms with fewer settings, where runs are expensive"""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of all contenders, in place of the domain's"""
+    papers_arguments: bool = True
+    """Whether what is given nowhere is the paper's; else it is each class's default"""
     first_seed: int = 0
     """Of the reported ones: experiments that choose what others report have seeds of their own"""
     note: str = ""
@@ -106,9 +108,9 @@ class ControlPreset:
     ) -> list[Run]:
         """One run per seed."""
         domain = self.domain(key)
+        papers = (shared_arguments(domain), own_arguments(domain, contender.algorithm))
         arguments = merged(
-            shared_arguments(domain),
-            own_arguments(domain, contender.algorithm),
+            *(papers if self.papers_arguments else ()),
             domain.arguments,
             self.arguments,
             contender.choices,
@@ -128,6 +130,7 @@ class ControlPreset:
                     policy=domain.policy,
                     env_kwargs=dict(domain.env_kwargs),
                     gym_packages=domain.gym_packages,
+                    normalize=domain.normalize,
                     compile=self.compile and stacked,
                     function=POPULATION if stacked else SINGLE,
                 ),

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,6 +40,7 @@ def control_spec(
     policy: str = "MlpPolicy",
     env_kwargs: dict[str, Any] | None = None,
     gym_packages: Sequence[str] = (),
+    normalize: Mapping[str, Any] | None = None,
     compile: bool = False,
     function: str = POPULATION,
 ) -> Spec:
@@ -53,11 +54,13 @@ def control_spec(
     :param policy: As for SB3.
     :param env_kwargs: Of ``gym.make``.
     :param gym_packages: Modules to import first, which register environments.
+    :param normalize: Arguments of SB3's ``VecNormalize`` that scales observations and rewards; ``None``: nothing does.
     :param compile: Whether the population's update is compiled, which changes the last digits.
     :param function: :data:`POPULATION` or :data:`SINGLE`.
     """
     # Absent where there are none, as it was before there could be any.
     packages = {"gym_packages": list(gym_packages)} if gym_packages else {}
+    scaled = {} if normalize is None else {"normalize": dict(normalize)}
     return {
         "function": function,
         "algorithm": algorithm,
@@ -69,6 +72,7 @@ def control_spec(
         "arguments": arguments,
         "compile": compile,
         **packages,
+        **scaled,
     }
 
 
@@ -124,6 +128,7 @@ def _population(specs: Sequence[Spec]) -> Population:
         first["env"],
         members,
         env_kwargs=first["env_kwargs"],
+        normalize=first.get("normalize", False),
         compile=first["compile"],
         verbose=0,
         **_constructed(shared),
@@ -245,12 +250,18 @@ _TAGS = {**OBJECTS, LINEAR: _linear_schedule}
 
 def _constructed(arguments: dict[str, Any]) -> dict[str, Any]:
     """Convert a spec's arguments to the algorithm's: classes and schedules in place of their names."""
-    return {name: from_json(value, _TAGS) for name, value in arguments.items()}
+    found = {name: from_json(value, _TAGS) for name, value in arguments.items()}
+    if isinstance(found.get("train_freq"), list):
+        # A frequency and its unit, of which JSON makes a list.
+        found["train_freq"] = tuple(found["train_freq"])
+    return found
 
 
 def _single_agent(spec: Spec, env: Any) -> Any:
     from sb3_robust_be.population.baseline import BaselineDQN, target_arguments
+    from sb3_robust_be.population.normalization import as_vec_env, vec_normalize
     from sb3_robust_be.qrc.layer_norm import baseline_policy_kwargs
+    from sb3_robust_be.qrc.validation import constructor_arguments
 
     name = spec["algorithm"]
     entry, algorithm = registry.find(name), registry.load(name)
@@ -261,6 +272,9 @@ def _single_agent(spec: Spec, env: Any) -> Any:
     if entry.baseline:
         policy_kwargs = arguments.get("policy_kwargs")
         arguments["policy_kwargs"] = baseline_policy_kwargs(algorithm, spec["policy"], policy_kwargs)
+    if "normalize" in spec:
+        gamma = arguments.get("gamma", constructor_arguments(algorithm)["gamma"].default)
+        env = vec_normalize(as_vec_env(env), spec["normalize"], gamma)
     return algorithm(spec["policy"], env, seed=spec["seed"], **arguments)
 
 

@@ -39,9 +39,7 @@ from sb3_robust_be.experiments.control.tuned_domains import DOMAINS
 from sb3_robust_be.experiments.control.zoo_values import ZOO_VERSION
 from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Results, Run
 from sb3_robust_be.experiments.rows import Row, Rows, rounded
-
-DQN_ONLY = ("target_update_interval", "tau", "max_grad_norm")
-"""Settings that are left to the class's defaults where DQN is replaced: no target network and no clipping"""
+from sb3_robust_be.registry import DQN_ONLY
 
 BASELINE = "dqn"
 
@@ -95,8 +93,7 @@ def arguments_of(contender: DropIn, settings: Mapping[str, Any]) -> dict[str, An
     :param contender: One of them.
     :param settings: Tuned for DQN.
     """
-    of_dqn = registry.find(contender.algorithm).baseline
-    kept = {name: value for name, value in settings.items() if of_dqn or name not in DQN_ONLY}
+    kept = registry.own_settings(contender.algorithm, settings)
     policy_kwargs = {**kept.get("policy_kwargs", {}), **contender.arguments.get("policy_kwargs", {})}
     return {**kept, **contender.arguments, "policy_kwargs": policy_kwargs}
 

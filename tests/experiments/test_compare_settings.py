@@ -1,0 +1,539 @@
+"""``compare`` with the settings of a user's own DQN: what is read, who gets what, and where the results go."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import math
+import re
+import subprocess
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import DQN
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+
+from sb3_robust_be import cli
+from sb3_robust_be.codec import OBJECTS, from_json
+from sb3_robust_be.experiments.compare import compare_command as command
+from sb3_robust_be.experiments.compare.compare_files import check_folder
+from sb3_robust_be.experiments.compare.setting import Setting
+from sb3_robust_be.experiments.compare.summary import described, edges, footnotes, summarise, verdict
+from sb3_robust_be.experiments.compare.user_settings import arguments_of, read_settings
+from sb3_robust_be.experiments.compare.values import as_json, assignments, python_value, rate
+from sb3_robust_be.experiments.control.preset import plan
+from sb3_robust_be.experiments.control.training import POPULATION, SINGLE, _single_agent
+from sb3_robust_be.population.normalization import as_vec_env
+
+CONFIG = """
+default:
+  n_timesteps: !!float 3e4
+  policy: 'MlpPolicy'
+.tuned: &tuned
+  policy: 'MlpPolicy'
+  n_timesteps: !!float 300
+  learning_rate: lin_2.3e-3
+  batch_size: 16
+  target_update_interval: 10
+  max_grad_norm: 5
+  train_freq: [4, "step"]
+  policy_kwargs: "dict(net_arch=[8], activation_fn=nn.Tanh)"
+CartPole-v1:
+  <<: *tuned
+  gamma: 0.9
+Scaled-v0:
+  <<: *tuned
+  gamma: 0.9
+  normalize: "{'norm_obs': True, 'norm_reward': False, 'gamma': 0.5}"
+Wrapped-v0:
+  <<: *tuned
+  env_wrapper:
+    - stable_baselines3.common.atari_wrappers.AtariWrapper
+  frame_stack: 4
+Plain-v0:
+  frame_stack: 1
+  n_envs: 1
+  env_wrapper: null
+  optimize_memory_usage: False
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "dqn.yml"
+    path.write_text(CONFIG)
+    return path
+
+
+def run(*arguments: str) -> int:
+    return cli.main(["compare", *arguments])
+
+
+def parsed(*arguments: str):
+    return command._parse(list(arguments))
+
+
+def specs(comparison):
+    return {run.spec["algorithm"]: run.spec for run in plan(comparison.preset, [])}
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("dict(net_arch=[256, 256])", {"net_arch": [256, 256]}),
+        ("dict(a=dict(b=-1.5), c=None)", {"a": {"b": -1.5}, "c": None}),
+        ("{'x': (1, 'step')}", {"x": [1, "step"]}),
+        ("nn.Tanh", torch.nn.Tanh),
+        ("th.nn.Tanh", torch.nn.Tanh),
+        ("torch.optim.SGD", torch.optim.SGD),
+        ("inf", math.inf),
+        ("float('inf')", math.inf),
+        ("True", True),
+        ("'word'", "word"),
+    ],
+)
+def test_python_values(text, value):
+    assert python_value(text, "it") == value
+
+
+@pytest.mark.parametrize(
+    "text", ["__import__('os').getcwd()", "1 +", "open('x')", "dict(**x)", "nn.NoSuch", "x", "2**3"]
+)
+def test_no_code_is_run(text):
+    with pytest.raises(ValueError, match=r"it is .*, which cannot be read"):
+        python_value(text, "it")
+
+
+def test_a_class_goes_to_json_and_back():
+    value = as_json({"activation_fn": torch.nn.Tanh, "x": (1, math.inf)}, "it")
+    assert json.loads(json.dumps(value)) == value
+    assert from_json(value, OBJECTS) == {"activation_fn": torch.nn.Tanh, "x": [1, math.inf]}
+    with pytest.raises(ValueError, match="it is"):
+        as_json(object(), "it")
+
+
+def test_assignments():
+    texts = ["gamma=0.98", "limit=one_sided", "learning_rate=lin_0.01", "x:3", "env=a/b-c", "map=8x8"]
+    assert assignments(texts, "--set") == {
+        "gamma": 0.98,
+        "limit": "one_sided",
+        "learning_rate": {"$linear": [0.01, 0.0]},
+        "x": 3,
+        "env": "a/b-c",
+        "map": "8x8",
+    }
+    for wrong, says in ((["gamma"], "NAME=VALUE"), (["gamma="], "NAME=VALUE"), (["a=1", "a=2"], "twice")):
+        with pytest.raises(ValueError, match=says):
+            assignments(wrong, "--set")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("rl_zoo3") is None, reason="rl_zoo3 is not installed")
+def test_rl_zoo3s_own_file_is_read_as_by_rl_zoo3():
+    import argparse
+
+    from rl_zoo3.exp_manager import ExperimentManager
+
+    folder = Path(importlib.util.find_spec("rl_zoo3").origin).parent
+    for env in ("CartPole-v1", "MountainCar-v0", "Acrobot-v1"):
+        manager = ExperimentManager(argparse.Namespace(), "dqn", env, "", verbose=0)
+        theirs, *_ = manager._preprocess_hyperparams(manager.read_hyperparameters()[0])
+        theirs["learning_rate"] = theirs["learning_rate"](1.0)
+        ours = read_settings(folder / "hyperparams" / "dqn.yml", [], env)
+        assert ours.steps == manager.n_timesteps
+        assert {**ours.arguments, "learning_rate": ours.learning_rate, "policy": ours.policy} == theirs
+
+
+def test_an_entry(config):
+    found = read_settings(config, ["gamma=0.98", "max_grad_norm=None"], "CartPole-v1")
+    assert (found.steps, found.policy, found.learning_rate) == (300, "MlpPolicy", {"$linear": [2.3e-3, 0.0]})
+    assert found.arguments == {
+        "batch_size": 16,
+        "target_update_interval": 10,
+        "max_grad_norm": None,
+        "train_freq": [4, "step"],
+        "policy_kwargs": {"net_arch": [8], "activation_fn": {"__import__": "torch.nn.modules.activation:Tanh"}},
+        "gamma": 0.98,
+    }
+    assert found.origins["gamma"] == found.origins["max_grad_norm"] == "--set"
+    assert found.origins["batch_size"] == "dqn.yml, CartPole-v1"
+    # The discount of the algorithm scales rewards, whatever the dictionary says: rl_zoo3's rule.
+    assert read_settings(config, [], "Scaled-v0").normalize == {"norm_obs": True, "norm_reward": False}
+    assert read_settings(config, [], "Other-v0").steps == 30_000
+
+
+def test_what_says_nothing_is_no_setting(config):
+    assert read_settings(config, ["n_steps=1"], "Plain-v0").arguments == {}
+    assert read_settings(config, ["env_wrapper=None", "frame_stack=None"], "Wrapped-v0").arguments["batch_size"] == 16
+
+
+def test_a_file_in_python(tmp_path):
+    path = tmp_path / "dqn.py"
+    path.write_text("hyperparams = {'CartPole-v1': dict(gamma=0.5, policy_kwargs=dict(net_arch=[4]))}")
+    assert read_settings(path, [], "CartPole-v1").arguments == {"gamma": 0.5, "policy_kwargs": {"net_arch": [4]}}
+
+
+@pytest.mark.parametrize(
+    ("entry", "env", "says"),
+    [
+        (CONFIG, "Wrapped-v0", "env_wrapper (dqn.yml, Wrapped-v0) is ['stable_baselines3"),
+        (
+            "X-v0: {frame_stack: 4}",
+            "X-v0",
+            "frame_stack (dqn.yml, X-v0) is 4, which a comparison cannot honour. Register",
+        ),
+        ("X-v0: {n_envs: 8}", "X-v0", "--set n_envs=None"),
+        ("X-v0: {callback: a.B}", "X-v0", "callback"),
+        ("X-v0: {n_timesteps: '1e5'}", "X-v0", "n_timesteps (dqn.yml, X-v0) is '1e5'; give a number"),
+        ("X-v0: {n_timesteps: 0}", "X-v0", "n_timesteps"),
+        ("X-v0: {policy: my.Policy}", "X-v0", "policy (dqn.yml, X-v0) is 'my.Policy'"),
+        ("X-v0: {policy_kwargs: 'dict(net_arch=f(3))'}", "X-v0", "policy_kwargs (dqn.yml, X-v0) is"),
+        ("X-v0: {learning_rate: fast}", "X-v0", "'fast' is no step size"),
+        ("X-v0: {}", "X-v1", "no entry for 'X-v1' and no default. Did you mean 'X-v0'? It has X-v0."),
+        ("- 1", "X-v0", "rl_zoo3's format"),
+        ("X-v0: 3", "X-v0", "rl_zoo3's format"),
+        ("", "X-v0", "rl_zoo3's format"),
+        ("X: [", "X-v0", "is no YAML"),
+    ],
+)
+def test_what_cannot_be_honoured_is_an_error(entry, env, says, tmp_path):
+    path = tmp_path / "dqn.yml"
+    path.write_text(entry)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        read_settings(path, [], env)
+
+
+# Who gets what
+
+
+def test_dqn_is_as_the_user_runs_it_and_the_others_take_its_place(config):
+    comparison = parsed("--env", "CartPole-v1", "--config", str(config), "--algos", "qlc,qrc_huber,dqn")
+    found = specs(comparison)
+    shared = {
+        "learning_rate": {"$linear": [2.3e-3, 0.0]},
+        "batch_size": 16,
+        "train_freq": [4, "step"],
+        "gamma": 0.9,
+        "policy_kwargs": {"net_arch": [8], "activation_fn": {"__import__": "torch.nn.modules.activation:Tanh"}},
+    }
+    assert found["dqn"]["arguments"] == {**shared, "target_update_interval": 10, "max_grad_norm": 5}
+    assert found["qlc"]["arguments"] == found["qrc_huber"]["arguments"] == shared
+    assert {spec["function"] for spec in found.values()} == {POPULATION}
+    assert {spec["steps"] for spec in found.values()} == {300}
+    whose = {(row["argument"], row["of"]): row["from"] for row in comparison.settings}
+    assert whose["target_update_interval", "dqn"] == whose["batch_size", "all"] == "dqn.yml, CartPole-v1"
+
+
+def test_the_agent_is_what_sb3_makes_of_the_users_arguments(config):
+    """What the settings leave open is SB3's, and not the paper's."""
+    spec = specs(parsed("--env", "CartPole-v1", "--config", str(config), "--algos", "dqn"))["dqn"]
+    model = _single_agent({**spec, "seed": 3}, "CartPole-v1")
+    expected = DQN(
+        "MlpPolicy",
+        "CartPole-v1",
+        batch_size=16,
+        target_update_interval=10,
+        max_grad_norm=5,
+        train_freq=(4, "step"),
+        policy_kwargs={"net_arch": [8], "activation_fn": torch.nn.Tanh},
+        gamma=0.9,
+        seed=3,
+    )
+    names = ("batch_size", "target_update_interval", "max_grad_norm", "train_freq", "gamma", "buffer_size", "tau")
+    names += ("learning_starts", "gradient_steps", "exploration_fraction", "exploration_initial_eps")
+    names += ("exploration_final_eps",)
+    for name in names:
+        assert getattr(model, name) == getattr(expected, name), name
+    assert str(model.policy) == str(expected.policy)
+    assert [model.lr_schedule(x) for x in (1.0, 0.5, 0.0)] == [2.3e-3, 1.15e-3, 0.0]
+
+
+def test_what_only_some_have_goes_to_those():
+    settings = {"limit": "magnitude", "huber_threshold": 2.0, "gamma": 0.5, "tau": 0.1}
+    assert arguments_of("dqn", settings) == {"gamma": 0.5, "tau": 0.1}
+    assert arguments_of("dqn_squared", settings) == {"huber_threshold": 2.0, "gamma": 0.5, "tau": 0.1}
+    assert arguments_of("qlc", settings)["limit"] == "magnitude"
+    assert "tau" not in arguments_of("qrc_huber", settings)
+    assert arguments_of("qrc_huber", settings)["huber_threshold"] == 2.0
+
+
+def test_without_a_learning_rate_each_class_has_its_own():
+    found = specs(parsed("--env", "CartPole-v1", "--set", "gamma=0.5", "--algos", "qlc,qrc,dqn"))
+    rates = {name: spec["arguments"]["learning_rate"] for name, spec in found.items()}
+    assert rates == {"qlc": {"$linear": [2.0**-9, 2.0**-13]}, "qrc": 1e-3, "dqn": 1e-4}
+    assert found["dqn"]["arguments"] == {"learning_rate": 1e-4, "gamma": 0.5, "policy_kwargs": {}}
+
+
+def test_flags_win_over_the_file(config):
+    comparison = parsed(
+        *("--env", "CartPole-v1", "--config", str(config), "--net-arch", "4", "--layer-norm", "--n-timesteps", "77"),
+        *("--learning-rates", "2^-9", "--algos", "dqn"),
+    )
+    spec = specs(comparison)["dqn"]
+    assert spec["steps"] == 77
+    assert spec["arguments"]["learning_rate"] == 2.0**-9
+    tanh = {"__import__": "torch.nn.modules.activation:Tanh"}
+    assert spec["arguments"]["policy_kwargs"] == {"net_arch": [4], "layer_norm": True, "activation_fn": tanh}
+    whose = {row["argument"]: row["from"] for row in comparison.settings}
+    assert whose["learning_rate"] == "--learning-rates"
+    assert whose["policy_kwargs"] == "dqn.yml, CartPole-v1 and --net-arch and --layer-norm"
+
+
+@pytest.mark.parametrize("setting", ["n_steps=3", "train_freq=(1, 'episode')", "replay_buffer_kwargs=dict()"])
+def test_what_populations_cannot_is_done_by_single_agents(setting, capsys):
+    comparison = parsed("--env", "CartPole-v1", "--set", setting, "--algos", "qlc,dqn")
+    assert {spec["function"] for spec in specs(comparison).values()} == {SINGLE}
+    assert "trained one by one" in comparison.notes[0]
+
+
+def test_single_agents_where_populations_lack_a_setting(tmp_path, capsys):
+    arguments = ["--env", "CartPole-v1", "--set", "policy_kwargs=dict(net_arch=[4], optimizer_class=th.optim.SGD)"]
+    arguments += ["--steps", "60", "--algos", "dqn", "--seeds", "1", "--executor", "serial", "--quiet"]
+    assert run(*arguments, "--out", str(tmp_path / "one")) == 2
+    assert "--single-agents" in capsys.readouterr().err
+    assert run(*arguments, "--single-agents", "--out", str(tmp_path / "other")) == 0
+    assert parsed(*arguments).out != parsed(*arguments, "--single-agents").out
+
+
+def test_the_atari_entry_is_for_atari(tmp_path):
+    """Also where the package that registers the game is named with it."""
+    pytest.importorskip("ale_py")
+    path = tmp_path / "dqn.yml"
+    path.write_text("atari: {gamma: 0.5}\ndefault: {gamma: 0.9}\n")
+    assert read_settings(path, [], "ale_py:ALE/Pong-v5").arguments == {"gamma": 0.5}
+    assert read_settings(path, [], "CartPole-v1").arguments == {"gamma": 0.9}
+    assert read_settings(path, [], "nosuchmodule:X-v0").arguments == {"gamma": 0.9}
+
+
+def test_environment_arguments(capsys):
+    comparison = parsed("--env", "FrozenLake-v1", "--env-kwargs", "is_slippery=False", "map_name:8x8", "--algos", "dqn")
+    spec = specs(comparison)["dqn"]
+    assert spec["env_kwargs"] == {"is_slippery": False, "map_name": "8x8"}
+    with pytest.raises(SystemExit, match="2"):
+        parsed("--env", "FrozenLake-v1", "--env-kwargs", "slippery=False")
+    assert "slippery" in capsys.readouterr().err
+
+
+def test_normalisation_is_in_the_run_and_reaches_both_kinds():
+    plain = specs(parsed("--env", "CartPole-v1", "--algos", "dqn"))["dqn"]
+    assert "normalize" not in plain
+    spec = specs(parsed("--env", "CartPole-v1", "--algos", "dqn", "--normalize"))["dqn"]
+    assert spec == {**plain, "normalize": {}}
+    part = parsed("--env", "CartPole-v1", "--algos", "dqn,qrdqn", "--normalize", "dict(norm_reward=False)")
+    assert {str(spec["normalize"]) for spec in specs(part).values()} == {"{'norm_reward': False}"}
+
+
+def test_a_single_agent_learns_behind_sb3s_own_vec_normalize():
+    spec = specs(parsed("--env", "CartPole-v1", "--algos", "qrdqn", "--normalize", "--set", "gamma=0.7"))["qrdqn"]
+    env = _single_agent(spec, Monitor(gym.make("CartPole-v1"))).get_vec_normalize_env()
+    assert isinstance(env, VecNormalize)
+    assert (env.gamma, env.clip_obs, env.norm_reward, env.training) == (0.7, 10.0, True, True)
+
+
+@pytest.mark.parametrize("algorithm", ["qlc", "qrdqn"])
+def test_returns_are_those_of_the_true_rewards(algorithm, tmp_path):
+    """Cart-pole gives 1 for each step, so that the returns of episodes are their lengths."""
+    arguments = ["--env", "CartPole-v1", "--algos", algorithm, "--normalize", "--seeds", "2", "--steps", "90"]
+    assert run(*arguments, "--net-arch", "8", "--executor", "serial", "--quiet", "--out", str(tmp_path)) == 0
+    paths = list(tmp_path.glob("runs/*/monitor.csv"))
+    assert len(paths) == 2
+    for path in paths:
+        rows = np.loadtxt(path, delimiter=",", skiprows=2, ndmin=2)
+        assert len(rows) > 0
+        np.testing.assert_array_equal(rows[:, 0], rows[:, 1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--set", "gama=0.9"], "gama (--set) is taken by none of qlc, qrc_huber, dqn. Did you mean 'gamma'?"),
+        (["--set", "target_update_interval=5", "--algos", "qlc"], "It is DQN's alone."),
+        (["--set", "learning_rate=0.1", "--learning-rates", "0.1"], "give one of them"),
+        (["--set", "frame_stack=4"], "frame_stack (--set) is 4, which a comparison cannot honour"),
+        (["--set", "seed=4"], "Seeds are those of --seeds"),
+        (["--config", "nosuch.yml"], "--config nosuch.yml is not there"),
+        (["--normalize", "dict(norm=True)"], "normalize has 'norm'"),
+        (["--normalize", "3"], "normalize must be True, False or arguments"),
+        (["--env-kwargs", "a"], "--env-kwargs has 'a'; give NAME=VALUE"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, says, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        run("--env", "CartPole-v1", *arguments)
+    assert stopped.value.code == 2
+    assert says in capsys.readouterr().err.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_value_that_the_class_refuses_is_one_line(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("--env", "CartPole-v1", "--set", "batch_size=many", "--algos", "qlc", "--quiet") == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert "batch_size must be a number and is the string 'many'" in error
+    assert "--set NAME=None" in error
+
+
+# Folders and files
+
+
+def test_default_commands_keep_their_folder_and_every_setting_has_its_own(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    env = ("--env", "CartPole-v1")
+    default = parsed(*env).out
+    assert default == Path("compare/CartPole-v1")
+    assert parsed(*env, "--seeds", "7", "--algos", "qlc", "--steps", "10000").out == default
+    others = [
+        ("--steps", "500"),
+        ("--learning-rates", "2^-9"),
+        ("--learning-rates", "2^-9", "2^-10"),
+        ("--net-arch", "8"),
+        ("--layer-norm",),
+        ("--single-agents",),
+        ("--normalize",),
+        ("--normalize", "dict(norm_obs=False)"),
+        ("--set", "gamma=0.9"),
+        ("--set", "gamma=0.8"),
+        ("--config", str(config)),
+        ("--config", str(config), "--set", "gamma=0.8"),
+    ]
+    folders = [parsed(*env, *options).out for options in others]
+    assert len({default, *folders}) == 1 + len(others)
+    assert folders == [parsed(*env, *options).out for options in others]
+    assert all(re.fullmatch(r"CartPole-v1-[\w.-]+-[0-9a-f]{6}", folder.name) for folder in folders)
+    assert folders[-1].name.startswith("CartPole-v1-dqn-gamma-300-steps-")
+    # The order in which step sizes are named is no other setting.
+    assert parsed(*env, "--learning-rates", "2^-10", "2^-9").out == folders[2]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """A comparison with the user's settings, its folder, and what was printed."""
+    folder = tmp_path_factory.mktemp("compared")
+    (folder / "dqn.yml").write_text(CONFIG)
+    arguments = ["--env", "CartPole-v1", "--config", str(folder / "dqn.yml"), "--seeds", "2", "--algos", "qlc,dqn"]
+    arguments += ["--steps", "120", "--set", "learning_starts=20", "--executor", "serial", "--quiet"]
+    return arguments, folder
+
+
+def test_the_command(compared, monkeypatch, capsys):
+    arguments, folder = compared
+    monkeypatch.chdir(folder)
+    subprocess.run(["git", "init", "-q"], check=True)
+    assert run(*arguments) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"^target_update_interval +10 +dqn +dqn\.yml, CartPole-v1$", printed, re.MULTILINE)
+    assert re.search(r"^learning_starts +20 +all +--set$", printed, re.MULTILINE)
+    assert "What is not listed is each class's default." in printed
+    assert "Episode return, last quarter of training (120 steps on CartPole-v1):" in printed
+    assert "return per step" not in printed
+    # Two seeds say nothing of a probability.
+    assert "1.00 [1.00, 1.00]" not in printed
+    assert re.search(r"^qlc .* few seeds$", printed, re.MULTILINE)
+    (out,) = (folder / "compare").iterdir()
+    assert {path.name for path in out.iterdir()} == {
+        *("compare.csv", "compare.json", "compare.png", "compare.svg", ".gitignore", "runs")
+    }
+    status = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=True)
+    assert "compare" not in status.stdout
+    rows = list(csv.DictReader((out / "compare.csv").read_text().splitlines()))
+    assert [(row["algorithm"], row["seed"]) for row in rows] == [("qlc", "0"), ("qlc", "1"), ("dqn", "0"), ("dqn", "1")]
+    found = json.loads((out / "compare.json").read_text())
+    assert found["given"]["arguments"]["learning_starts"] == 20
+    for algorithm in found["algorithms"]:
+        own = [float(row["return_last_quarter"]) for row in rows if row["algorithm"] == algorithm["algorithm"]]
+        assert algorithm["mean"]["estimate"] == pytest.approx(np.mean(own))
+        assert algorithm["beats_baseline"] is None
+    drawing = (out / "compare.svg").read_text()
+    assert drawing.count("<svg") == 3
+    assert "episode return" in drawing
+    ids = re.findall(r'\bid="([^"]+)"', drawing)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_same_command_goes_on_and_another_never_overwrites(compared, monkeypatch, capsys):
+    arguments, folder = compared
+    monkeypatch.chdir(folder)
+    (out,) = (folder / "compare").iterdir()
+    before = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")}
+    assert run(*arguments) == 0
+    assert {path: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")} == before
+    text = (out / "compare.json").read_text()
+    assert run(*arguments, "--out", str(out), "--steps", "130") == 2
+    assert "has the results of another setting" in capsys.readouterr().err
+    assert (out / "compare.json").read_text() == text
+    assert {path: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")} == before
+
+
+def test_a_folder_of_another_setting_is_refused(tmp_path):
+    path = tmp_path / "compare.json"
+    check_folder(path, Setting())
+    path.write_text(json.dumps(Setting().described()))
+    check_folder(path, Setting())
+    with pytest.raises(ValueError, match="results of another setting, which would be lost; give another --out"):
+        check_folder(path, Setting(steps=5))
+
+
+def test_a_folder_that_was_there_is_not_made_invisible_to_git(tmp_path):
+    arguments = ["--env", "CartPole-v1", "--algos", "qrc", "--seeds", "1", "--steps", "40", "--net-arch", "4"]
+    assert run(*arguments, "--executor", "serial", "--quiet", "--out", str(tmp_path)) == 0
+    assert not (tmp_path / ".gitignore").exists()
+
+
+# What is said
+
+
+def test_the_edge_of_the_grid():
+    grid = [rate(text) for text in ("2^-12", "2^-10", "2^-8")]
+    said = edges({"qlc": 2.0**-8, "dqn": 2.0**-12, "qrc": 2.0**-10, "recorded": None}, grid)
+    assert said == [
+        "Warning: the best step size of dqn is the smallest of those tried, 0.0002441: add smaller ones to "
+        "--learning-rates.",
+        "Warning: the best step size of qlc is the largest of those tried, 0.003906: add larger ones to "
+        "--learning-rates.",
+    ]
+    assert edges({"qrc": 2.0**-10}, grid) == edges({"qlc": 2.0**-8}, grid[2:]) == []
+
+
+def test_the_command_warns_at_the_edge(tmp_path, capsys):
+    arguments = ["--env", "CartPole-v1", "--algos", "qrc", "--seeds", "1", "--steps", "60", "--net-arch", "4"]
+    arguments += ["--learning-rates", "2^-9", "2^-11", "--executor", "serial", "--quiet", "--out", str(tmp_path)]
+    assert run(*arguments) == 0
+    # Of two step sizes each is at an end.
+    assert re.search(
+        "^Warning: the best step size of qrc is the (smallest|largest)", capsys.readouterr().out, re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize(("seeds", "probability"), [(4, False), (5, True)])
+def test_few_seeds_have_no_probability(seeds, probability):
+    finals = {"qlc": np.arange(seeds) + 100.0, "dqn": np.arange(seeds) + 0.0}
+    rows = summarise(finals, dict.fromkeys(finals, 0.1), "dqn")
+    assert (rows[0].beats_baseline is not None) == probability
+    assert any("Few seeds" in note for note in footnotes(rows, "dqn")) != probability
+
+
+def test_what_is_not_known_of_one_seed_is_null():
+    (row,) = summarise({"qlc": np.array([3.0])}, {"qlc": 0.1}, "qlc")
+    found = described(row)
+    assert (found["mean"]["estimate"], found["mean"]["low"], found["mean"]["high"]) == (3.0, None, None)
+
+
+def test_unequal_numbers_of_seeds_are_said():
+    finals = {"qlc": np.arange(6) + 100.0, "recorded": np.arange(3) + 0.0}
+    rows = summarise(finals, {"qlc": 0.1, "recorded": None}, "recorded")
+    assert "over seeds (6 of qlc, 3 of recorded)" in verdict(rows, finals, "X")
+
+
+def test_the_environment_behind_vec_normalize_is_what_sb3_would_make():
+    env = as_vec_env(gym.make("CartPole-v1"))
+    assert isinstance(env, DummyVecEnv)
+    assert type(env) is type(DQN("MlpPolicy", "CartPole-v1", buffer_size=2).env)
+    assert env.env_is_wrapped(Monitor) == [True]
