@@ -15,7 +15,8 @@ from sb3_robust_be.runner.store import load_arrays, load_failures, load_origin, 
 
 ScaleName = Literal["smoke", "laptop", "long", "paper"]
 SCALES: tuple[ScaleName, ...] = ("smoke", "laptop", "long", "paper")
-"""``long``: as many steps as the paper, with fewer seeds and settings: hours on two cores. Some have no such size"""
+"""``long``: hours on two cores; in control the paper's number of steps with fewer seeds and settings. Some have no such
+size"""
 
 SELECTION, REPORTED = "selection", "reported"
 """The stages of an experiment: runs that choose settings, and those that are reported"""
