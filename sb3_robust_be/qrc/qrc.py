@@ -294,7 +294,9 @@ class QRC(RobustQLearning):
 class QRCHuber(RobustQLearning):
     """QRC on the mean Huber projected Bellman error: :class:`QRC` with ``clip(h, −κ, κ)`` in the correction.
 
-    Paper, section 7, where κ (``huber_threshold``) is τ = 1. Arguments: :class:`RobustQLearning`.
+    Paper, section 7, where κ (``huber_threshold``) is τ = 1. ``projection="smooth_huber"`` is ``κ tanh(h/κ)``, the
+    paper's twice differentiable estimate of the clip, which learned more on Acrobot and Mountain Car (qrc/README.md).
+    Arguments: :class:`RobustQLearning`.
     """
 
     algorithm_name: ClassVar[str] = "qrc_huber"
