@@ -1,0 +1,67 @@
+"""Export an agent to ONNX, and run it where there is neither torch nor Stable-Baselines3 (extra "onnx")."""
+
+import importlib.util
+import subprocess
+import sys
+import warnings
+
+import gymnasium as gym
+import numpy as np
+
+FILE = "agent.onnx"
+
+
+def export() -> None:
+    """Train an agent, and write its greedy actions as a function of observations."""
+    import torch as th
+
+    from sb3_robust_be import QLC
+
+    model = QLC("MlpPolicy", "CartPole-v1", learning_starts=100, train_freq=2, seed=0)
+    model.learn(2000)
+    model.save("agent")
+
+    class Greedy(th.nn.Module):
+        """The network and the choice of the best action."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.q_net = model.q_net.cpu().eval()
+
+        def forward(self, observation: th.Tensor) -> th.Tensor:
+            return self.q_net(observation).argmax(dim=1)
+
+    example = th.as_tensor(model.observation_space.sample()[None])
+    # torch announces a newer exporter, dynamo=True, which needs one more package and writes two files.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    axes = {"observation": {0: "batch"}, "action": {0: "batch"}}
+    inputs, outputs = ["observation"], ["action"]
+    th.onnx.export(
+        Greedy(), (example,), FILE, input_names=inputs, output_names=outputs, dynamic_axes=axes, dynamo=False
+    )
+
+
+def play() -> None:
+    """Play ten episodes with onnxruntime alone."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(FILE)
+    envs = gym.make_vec("CartPole-v1", num_envs=10)
+    observations, _ = envs.reset(seed=0)
+    returns, playing = np.zeros(10), np.ones(10, dtype=bool)
+    while playing.any():
+        (actions,) = session.run(None, {"observation": observations})
+        observations, rewards, terminated, truncated, _ = envs.step(actions)
+        returns += playing * rewards
+        playing &= ~(terminated | truncated)
+    print(f"mean return {returns.mean():.0f}; torch is loaded: {'torch' in sys.modules}")
+
+
+if __name__ == "__main__":
+    if not all(map(importlib.util.find_spec, ("onnx", "onnxruntime"))):
+        sys.exit('onnx and onnxruntime are not installed: pip install "sb3-robust-be[onnx]"')
+    if "play" in sys.argv:
+        play()
+    else:
+        export()
+        subprocess.run([sys.executable, __file__, "play"], check=True)  # another process, without torch
