@@ -4,11 +4,12 @@ import importlib.util
 import subprocess
 import sys
 import warnings
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-FILE = "agent.onnx"
+FILE, BATCHES = "agent.onnx", {"observation": {0: "batch"}, "action": {0: "batch"}}
 
 
 def export() -> None:
@@ -31,14 +32,10 @@ def export() -> None:
         def forward(self, observation: th.Tensor) -> th.Tensor:
             return self.q_net(observation).argmax(dim=1)
 
+    warnings.simplefilter("ignore", DeprecationWarning)  # of the newer exporter, dynamo=True, which needs onnxscript
+    names: dict[str, Any] = {"input_names": ["observation"], "output_names": ["action"]}
     example = th.as_tensor(model.observation_space.sample()[None])
-    # torch announces a newer exporter, dynamo=True, which needs one more package and writes two files.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    axes = {"observation": {0: "batch"}, "action": {0: "batch"}}
-    inputs, outputs = ["observation"], ["action"]
-    th.onnx.export(
-        Greedy(), (example,), FILE, input_names=inputs, output_names=outputs, dynamic_axes=axes, dynamo=False
-    )
+    th.onnx.export(Greedy(), (example,), FILE, dynamic_axes=BATCHES, dynamo=False, **names)
 
 
 def play() -> None:
