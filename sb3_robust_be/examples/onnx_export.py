@@ -9,11 +9,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-FILE, BATCHES = "agent.onnx", {"observation": {0: "batch"}, "action": {0: "batch"}}
+FILE, BATCHES = "agent.onnx", {"observation": {0: "batch"}, "values": {0: "batch"}}
 
 
 def export() -> None:
-    """Train an agent, and write its greedy actions as a function of observations."""
+    """Train an agent, and write its action values as a function of observations."""
     import torch as th
 
     from sb3_robust_be import QLC
@@ -22,20 +22,10 @@ def export() -> None:
     model.learn(2000)
     model.save("agent")
 
-    class Greedy(th.nn.Module):
-        """The network and the choice of the best action."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.q_net = model.q_net.cpu().eval()
-
-        def forward(self, observation: th.Tensor) -> th.Tensor:
-            return self.q_net(observation).argmax(dim=1)
-
     warnings.simplefilter("ignore", DeprecationWarning)  # of the newer exporter, dynamo=True, which needs onnxscript
-    names: dict[str, Any] = {"input_names": ["observation"], "output_names": ["action"]}
+    names: dict[str, Any] = {"input_names": ["observation"], "output_names": ["values"]}
     example = th.as_tensor(model.observation_space.sample()[None])
-    th.onnx.export(Greedy(), (example,), FILE, dynamic_axes=BATCHES, dynamo=False, **names)
+    th.onnx.export(model.q_net.cpu().eval(), (example,), FILE, dynamic_axes=BATCHES, dynamo=False, **names)
 
 
 def play() -> None:
@@ -47,8 +37,8 @@ def play() -> None:
     observations, _ = envs.reset(seed=0)
     returns, playing = np.zeros(10), np.ones(10, dtype=bool)
     while playing.any():
-        (actions,) = session.run(None, {"observation": observations})
-        observations, rewards, terminated, truncated, _ = envs.step(actions)
+        (values,) = session.run(None, {"observation": observations})
+        observations, rewards, terminated, truncated, _ = envs.step(values.argmax(axis=1))
         returns += playing * rewards
         playing &= ~(terminated | truncated)
     print(f"mean return {returns.mean():.0f}; torch is loaded: {'torch' in sys.modules}")
