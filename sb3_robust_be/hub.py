@@ -281,10 +281,8 @@ def load_from_hub(
     return model
 
 
-def _normalized(env: GymEnv | str, statistics: str | Path) -> VecNormalize:
+def _normalized(env: GymEnv, statistics: str | Path) -> VecNormalize:
     """Normalise an environment's observations by saved statistics, which stay as they are; rewards are plain."""
-    if isinstance(env, str):
-        env = make_vec_env(env)
     if not isinstance(env, VecEnv):
         single = env
         env = DummyVecEnv([lambda: single])

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -93,7 +94,7 @@ def test_help_explains_the_option(shipped, capsys):
 
 
 def test_it_loads_and_learns_on(shipped):
-    model = load_pretrained(ENV_ID, env=ENV_ID, device="cpu")
+    model = load_pretrained(ENV_ID, env=gym.make(ENV_ID), device="cpu")
     assert type(model) is QLC
     assert model.predict(np.array([-0.5, 0.0], np.float32), deterministic=True)[0] in (0, 1, 2)
     assert model.policy.optimizer.state_dict()["state"], "the optimiser's state has come along"
