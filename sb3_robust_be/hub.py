@@ -6,6 +6,7 @@ Needs the extra ``zoo``, which brings huggingface_sb3.
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +26,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 from sb3_robust_be import registry
 from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
-from sb3_robust_be.qrc.validation import constructor_arguments
+from sb3_robust_be.qrc.validation import check_count, constructor_arguments
 from sb3_robust_be.report.environment import versions
 
 __all__ = ["Evaluation", "evaluation_of", "load_from_hub", "push_to_hub", "training_diagnostics"]
@@ -321,11 +322,13 @@ def push_to_hub(
     :param command: What trained it, for the card.
     :param commit_message: Of the upload.
     :param token: Of the Hub; by default the one that ``hf auth login`` has stored.
-    :param local_repo_path: A folder in which the files are kept; ``None``: they are not.
+    :param local_repo_path: A folder that gets a copy of the files; ``None``: none is kept.
     :return: The address of the repository.
     :raises ImportError: Without the extra ``zoo``.
     :raises TypeError: For an algorithm that this package does not know.
+    :raises ValueError: Without an episode of evaluation.
     """
+    check_count("n_eval_episodes", n_eval_episodes, "100 is the default.")
     algo = name_of(model)
     hub = _huggingface()
     from huggingface_hub import HfApi
@@ -333,8 +336,7 @@ def push_to_hub(
     name = hub.ModelName(algo, hub.EnvironmentName(env_id))
     repo_name = repo_name or str(name)
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary if local_repo_path is None else local_repo_path)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = Path(temporary)
         model.save(folder / name.filename)
         normalize = model.get_vec_normalize_env()
         if normalize is not None:
@@ -346,6 +348,9 @@ def push_to_hub(
         evaluation = evaluation_of(model, env_id, eval_env, n_eval_episodes, command)
         write_results(folder, evaluation)
         model_card(evaluation, organization, repo_name).save(folder / "README.md")
+        if local_repo_path is not None:
+            # A copy: whatever else is in the caller's folder is not uploaded.
+            shutil.copytree(folder, local_repo_path, dirs_exist_ok=True)
         api = HfApi(token=token)
         address = api.create_repo(repo_id=hub.ModelRepoId(organization, repo_name), exist_ok=True)
         api.upload_folder(repo_id=f"{organization}/{repo_name}", folder_path=folder, commit_message=commit_message)

@@ -128,6 +128,7 @@ def test_learning_rate_sweep(folder):
     assert QLC.load("best").learning_rate == 2.0**-best
 
 
+@pytest.mark.slow
 def test_own_experiment_in_python(folder):
     shown = output_of("own_experiment.py")
     assert re.search(r"QLC's mean return is above DQN's: [a-z ]+ \(.*Welch's t.*5 \+ 5 seeds\)", shown), shown
@@ -144,6 +145,7 @@ def test_own_experiment_by_the_command(folder):
     assert len(list(folder.rglob("result.json"))) == 4
 
 
+@pytest.mark.slow
 def test_own_experiment_in_yaml(folder, capsys):
     assert cli.main(["experiment", "run", "own_experiment.yml", "--jobs", "1"]) == 0
     assert cli.main(["experiment", "report", "own_experiment.yml", "--markdown"]) == 0

@@ -117,8 +117,11 @@ def test_the_card(remote, model):
 
 
 def test_files_are_kept_in_a_folder_on_request(remote, model, tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "secret.txt").write_text("not for the Hub")
     push(model, local_repo_path=tmp_path / "kept")
     kept = {path.name: path.read_bytes() for path in (tmp_path / "kept").iterdir()}
+    assert kept.pop("secret.txt") == b"not for the Hub"
     assert kept == {path.name: path.read_bytes() for path in (remote / "me" / "qlc-CartPole-v1").iterdir()}
 
 
@@ -200,6 +203,9 @@ def test_names_of_algorithms(make, name):
 
 
 def test_mistakes(remote, model, monkeypatch):
+    with pytest.raises(ValueError, match="n_eval_episodes"):
+        push_to_hub(model, "CartPole-v1", "me", n_eval_episodes=0)
+    assert not remote.exists()
     with pytest.raises(TypeError, match=r"model is PPO, .* give one of DQN, QRC, .*, or use huggingface_sb3"):
         push(PPO("MlpPolicy", "CartPole-v1", n_steps=64))
     with pytest.raises(ValueError, match="algorithm is 'qlcc'; give one of"):
