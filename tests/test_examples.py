@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,15 @@ def test_a_file_in_place_of_the_folder_is_one_clear_error(tmp_path, capsys):
 
 
 # The scripts
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_importing_a_script_does_nothing(script, tmp_path, monkeypatch, capsys):
+    """They are modules of the package, which documentation tools and tests import."""
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(SOURCES[script]), run_name="imported")
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().out == ""
 
 
 def test_own_environment(folder):

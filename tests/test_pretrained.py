@@ -9,6 +9,9 @@ import sys
 import gymnasium as gym
 import numpy as np
 import pytest
+import yaml
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
 
 from sb3_robust_be import QLC, cli, load_pretrained, pretrained
 from sb3_robust_be.pretrained import __main__ as take_in
@@ -109,3 +112,32 @@ def test_there_is_none_to_load(shipped):
         load_pretrained(ENV_ID, "qrc")
     with pytest.raises(ValueError, match="algorithm is 'qlcc'; give one of"):
         load_pretrained(ENV_ID, "qlcc")
+
+
+# Those that are shipped
+
+
+SHIPPED = list(pretrained.pretrained_agents().items())
+
+
+@pytest.mark.parametrize(("which", "results"), SHIPPED, ids=[env_id for (_, env_id), _ in SHIPPED])
+def test_a_shipped_agent(which, results):
+    algo, env_id = which
+    path = pretrained.find_pretrained(algo, env_id)
+    assert path.stat().st_size < 300_000
+    assert path.parent.parent.name == algo
+    (config,) = path.parent.glob("*/config.yml")
+    settings = dict(yaml.unsafe_load(config.read_text(encoding="utf-8")))
+    # By the shipped configuration's own command, and with the seed that was fixed before.
+    assert results["command"].startswith(f"sb3-robust-be train --algo {algo} --env {env_id} --seed 0")
+    assert results["num_timesteps"] == settings["n_timesteps"]
+    assert results["n_eval_episodes"] == 100
+    model = load_pretrained(env_id, algo, device="cpu")
+    assert model.num_timesteps == results["num_timesteps"]
+    # Three of the episodes again. They differ from one another by as much as was written down.
+    mean, _ = evaluate_policy(model, make_vec_env(env_id, seed=take_in.SEED), 3)
+    assert abs(mean - results["mean_reward"]) <= 4 * results["std_reward"] / 3**0.5 + 1e-6
+
+
+def test_the_agents_that_are_shipped():
+    assert {which for which, _ in SHIPPED} == {("qlc", "CartPole-v1")}

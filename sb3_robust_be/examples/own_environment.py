@@ -41,16 +41,17 @@ class PrintDiagnostics(BaseCallback):
         return True
 
 
-env = VecNormalize(make_vec_env(Tank, seed=0))
-# Its statistics are copied from those of the training before each evaluation.
-eval_env = VecNormalize(make_vec_env(Tank, seed=1), training=False, norm_reward=False)
+if __name__ == "__main__":
+    env = VecNormalize(make_vec_env(Tank, seed=0))
+    # Its statistics are copied from those of the training before each evaluation.
+    eval_env = VecNormalize(make_vec_env(Tank, seed=1), training=False, norm_reward=False)
 
-model = QLC("MlpPolicy", env, learning_starts=100, train_freq=2, seed=0, policy_kwargs={"net_arch": [32, 32]})
-eval_env.obs_rms = env.obs_rms
-print(f"return before: {evaluate_policy(model, eval_env, 5)[0]:.0f}")
-best = EvalCallback(eval_env, eval_freq=1000, n_eval_episodes=3, best_model_save_path=".", verbose=0)
-model.learn(3000, callback=CallbackList([PrintDiagnostics(), best]), log_interval=1000)
-print(f"return after: {evaluate_policy(model, eval_env, 5)[0]:.0f}")
+    model = QLC("MlpPolicy", env, learning_starts=100, train_freq=2, seed=0, policy_kwargs={"net_arch": [32, 32]})
+    eval_env.obs_rms = env.obs_rms
+    print(f"return before: {evaluate_policy(model, eval_env, 5)[0]:.0f}")
+    best = EvalCallback(eval_env, eval_freq=1000, n_eval_episodes=3, best_model_save_path=".", verbose=0)
+    model.learn(3000, callback=CallbackList([PrintDiagnostics(), best]), log_interval=1000)
+    print(f"return after: {evaluate_policy(model, eval_env, 5)[0]:.0f}")
 
-model.save("tank")
-env.save("tank_normalization.pkl")  # an agent that was trained on normalised observations needs them
+    model.save("tank")
+    env.save("tank_normalization.pkl")  # an agent that was trained on normalised observations needs them
