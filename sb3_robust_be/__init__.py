@@ -14,7 +14,9 @@ from sb3_robust_be.envs import register_envs
 
 if TYPE_CHECKING:
     from sb3_robust_be.envs.action_masks import TerminalActionMasks
+    from sb3_robust_be.hub import load_from_hub, push_to_hub
     from sb3_robust_be.population import Population, SquaredDQN
+    from sb3_robust_be.pretrained import load_pretrained
     from sb3_robust_be.qrc import GQ, QLC, QRC, GQHuber, LayerNormExtractor, MinAtarCNN, QRCHuber
     from sb3_robust_be.sbeed import SBEED
 
@@ -25,6 +27,9 @@ _HOME = {
     "MinAtarCNN": "sb3_robust_be.qrc",
     "Population": "sb3_robust_be.population",
     "TerminalActionMasks": "sb3_robust_be.envs.action_masks",
+    "load_from_hub": "sb3_robust_be.hub",
+    "load_pretrained": "sb3_robust_be.pretrained",
+    "push_to_hub": "sb3_robust_be.hub",
     **{e.class_name: e.module for e in registry.ENTRIES.values() if e.module.startswith(__name__)},
 }
 
@@ -41,6 +46,9 @@ __all__ = [
     "SquaredDQN",
     "TerminalActionMasks",
     "__version__",
+    "load_from_hub",
+    "load_pretrained",
+    "push_to_hub",
 ]
 
 

@@ -36,6 +36,7 @@ COMMANDS = {
     "plot": Command(
         "sb3_robust_be.experiments.plot:main", "learning curves, diagnostics and a table of runs that you have made"
     ),
+    "examples": Command("sb3_robust_be.examples:main", "copy example scripts and a notebook into a folder"),
     "linear": Command(
         "sb3_robust_be.linear.linear_command:main", "linear prediction: exact fixed points, sweeps over step sizes"
     ),
@@ -58,6 +59,8 @@ EXTRAS = {
     "matplotlib": "report",
     "rich": "report",
     "distributed": "dask",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
 }
 """Which of the package's extras brings a module that a command may miss."""
 

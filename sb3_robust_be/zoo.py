@@ -26,7 +26,7 @@ from rl_zoo3.train import train as rl_zoo3_train
 from rl_zoo3.utils import ALGOS, get_model_path
 from stable_baselines3.common.base_class import BaseAlgorithm
 
-from sb3_robust_be import registry
+from sb3_robust_be import pretrained, registry
 from sb3_robust_be.messages import did_you_mean, first_line
 from sb3_robust_be.qrc.validation import constructor_arguments
 from sb3_robust_be.updates import H_TARGETS, LIMITS
@@ -156,12 +156,21 @@ def tune(argv: list[str]) -> int:
 def enjoy(argv: list[str]) -> int:
     """rl_zoo3's ``enjoy``, on what ``train`` wrote, and without a window where there is no display.
 
-    :param argv: Arguments of rl_zoo3's ``enjoy``.
+    :param argv: Arguments of rl_zoo3's ``enjoy``, and ``--pretrained``.
     :return: The exit code.
     """
-    call = _Call("enjoy", argv)
-    call.check_model()
-    defaults = ["--folder", LOG_FOLDER]
+    own = argparse.ArgumentParser(prog="sb3-robust-be enjoy", usage="%(prog)s [options]", add_help=False)
+    own.add_argument(
+        "--pretrained", action="store_true", help="an agent that comes with the package, in place of one of your own"
+    )
+    switches, arguments = own.parse_known_args(argv)
+    call = _Call("enjoy", arguments, own.format_help())
+    if switches.pretrained:
+        call.check_pretrained()
+        defaults = ["--folder", str(pretrained.FOLDER)]
+    else:
+        call.check_model()
+        defaults = ["--folder", LOG_FOLDER]
     if not _has_display():
         defaults.append("--no-render")
     return call.run(rl_zoo3_enjoy, defaults)
@@ -279,6 +288,21 @@ class _Call:
         except (AssertionError, ValueError) as error:
             train_first = f"sb3-robust-be train --algo {seen.algo} --env {seen.env}"
             self.error(f"{error}. Train an agent first, `{train_first}`, or choose one with -f and --exp-id.")
+
+    def check_pretrained(self) -> None:
+        """Refuse to play an agent that does not come with the package, or to choose among those that do."""
+        seen = self.seen
+        if self.wants_help:
+            return
+        self._check_module()
+        chosen = ("folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint")
+        if given := [name for name in chosen if getattr(seen, name) != self._parser.get_default(name)]:
+            option = "-f" if given[0] == "folder" else f"--{given[0].replace('_', '-')}"
+            self.error(f"{option} chooses among your own agents, and --pretrained takes the package's; leave one out.")
+        try:
+            pretrained.find_pretrained(seen.algo, seen.env)
+        except ValueError as error:
+            self.error(f"--pretrained: {error}")
 
     def run(self, script: Callable[[], None], defaults: list[str]) -> int:
         """Run the script, which takes its arguments from ``sys.argv``."""

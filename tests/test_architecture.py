@@ -19,9 +19,10 @@ LEVELS = (
     {"envs", "runner"},
     {"linear", "qrc", "report"},
     {"sbeed"},
-    {"population"},
+    {"population", "hub"},
+    {"pretrained"},
     {"zoo", "benchmark", "experiments"},
-    {"cli"},
+    {"cli", "examples"},
     {"__main__"},
 )
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}

@@ -44,7 +44,8 @@ def metadata(wheel):
 
 def test_the_wheel_has_every_file_of_the_package(wheel):
     installed = set(wheel.namelist())
-    files = [*PACKAGE.rglob("*.py"), *(PACKAGE / "results").iterdir()]
+    data = [path for part in ("results", "examples", "pretrained") for path in (PACKAGE / part).rglob("*.*")]
+    files = [*PACKAGE.rglob("*.py"), *(path for path in data if path.suffix != ".pyc")]
     sources = {str(path.relative_to(ROOT)) for path in files}
     assert sources <= installed
     assert {"sb3_robust_be/py.typed", "sb3_robust_be/LICENSE"} <= installed
