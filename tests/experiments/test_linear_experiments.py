@@ -12,7 +12,7 @@ from made_rows import made_rows
 from sb3_robust_be.evaluation import Outcome
 from sb3_robust_be.experiments.declared import fixed_points_of_objectives as fixed_points
 from sb3_robust_be.experiments.declared import load_declared
-from sb3_robust_be.experiments.experiment import SCALES, Results, distinct_specs
+from sb3_robust_be.experiments.experiment import Results, distinct_specs
 from sb3_robust_be.experiments.linear.exact_runs import Target, solve_spec, surface_spec
 from sb3_robust_be.experiments.linear.prediction_problems import Case, build, uniform_relu_features
 from sb3_robust_be.experiments.rows import key_of
@@ -35,8 +35,7 @@ def run(out, specs):
     return load_results(out, specs)
 
 
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "scale"), [(name, scale) for name in NAMES for scale in load_declared(name).presets])
 def test_runs_are_valid_and_stable(name, scale):
     experiment = load_declared(name)
     runs = experiment.plan(experiment.preset(scale), [])
