@@ -24,7 +24,7 @@ from sb3_robust_be.experiments.compare import compare_command as command
 from sb3_robust_be.experiments.compare.compare_files import check_folder
 from sb3_robust_be.experiments.compare.setting import Setting
 from sb3_robust_be.experiments.compare.summary import described, edges, footnotes, summarise, verdict
-from sb3_robust_be.experiments.compare.user_settings import arguments_of, read_settings
+from sb3_robust_be.experiments.compare.user_settings import arguments_of, check_names, read_settings
 from sb3_robust_be.experiments.compare.values import as_json, assignments, python_value, rate
 from sb3_robust_be.experiments.control.preset import plan
 from sb3_robust_be.experiments.control.training import POPULATION, SINGLE, _single_agent
@@ -125,7 +125,7 @@ def test_assignments():
     assert assignments(texts, "--set") == {
         "gamma": 0.98,
         "limit": "one_sided",
-        "learning_rate": {"$linear": [0.01, 0.0]},
+        "learning_rate": "lin_0.01",
         "x": 3,
         "env": "a/b-c",
         "map": "8x8",
@@ -195,7 +195,14 @@ def test_a_file_in_python(tmp_path):
         ("X-v0: {n_timesteps: 0}", "X-v0", "n_timesteps"),
         ("X-v0: {policy: my.Policy}", "X-v0", "policy (dqn.yml, X-v0) is 'my.Policy'"),
         ("X-v0: {policy_kwargs: 'dict(net_arch=f(3))'}", "X-v0", "policy_kwargs (dqn.yml, X-v0) is"),
-        ("X-v0: {learning_rate: fast}", "X-v0", "'fast' is no step size"),
+        ("X-v0: {learning_rate: fast}", "X-v0", "learning_rate (dqn.yml, X-v0): 'fast' is no step size"),
+        ("X-v0: {learning_rate: 5}", "X-v0", "learning_rate (dqn.yml, X-v0): '5' is no step size"),
+        ("X-v0: {learning_rate: [0.1, 0.2]}", "X-v0", "learning_rate (dqn.yml, X-v0): '[0.1, 0.2]' is no step size"),
+        ("X-v0: {n_timesteps: .inf}", "X-v0", "n_timesteps (dqn.yml, X-v0) is inf"),
+        ("X-v0: {train_freq: 0}", "X-v0", "train_freq (dqn.yml, X-v0) is 0; give a number of steps from 1 on"),
+        ("X-v0: {train_freq: [1.5, step]}", "X-v0", "train_freq (dqn.yml, X-v0) is [1.5, 'step']"),
+        ("X-v0: {policy_kwargs: 3}", "X-v0", "policy_kwargs (dqn.yml, X-v0) is 3; give its arguments, as dict("),
+        ("X-v0: {env_kwargs: [1]}", "X-v0", "env_kwargs (dqn.yml, X-v0) is [1]; give its arguments, as dict("),
         ("X-v0: {}", "X-v1", "no entry for 'X-v1' and no default. Did you mean 'X-v0'? It has X-v0."),
         ("- 1", "X-v0", "rl_zoo3's format"),
         ("X-v0: 3", "X-v0", "rl_zoo3's format"),
@@ -210,7 +217,25 @@ def test_what_cannot_be_honoured_is_an_error(entry, env, says, tmp_path):
         read_settings(path, [], env)
 
 
+def test_a_python_file_that_fails_is_an_error(tmp_path):
+    path = tmp_path / "dqn.py"
+    path.write_text("import no_such_module")
+    with pytest.raises(ValueError, match=r"dqn\.py cannot be run: .*no_such_module"):
+        read_settings(path, [], "CartPole-v1")
+
+
 # Who gets what
+
+
+def test_none_leaves_a_setting_out_where_it_is_no_value(config):
+    found = read_settings(config, ["gamma=None", "learning_rate=None", "max_grad_norm=None"], "CartPole-v1")
+    check_names(found, ["qlc", "dqn"])
+    assert found.learning_rate is None
+    # SB3's DQN cannot be without max_grad_norm; its squared kind here can.
+    assert {"gamma", "max_grad_norm"}.isdisjoint(arguments_of("dqn", found.arguments))
+    assert "gamma" not in arguments_of("qlc", found.arguments)
+    # No limit is a choice of QLC's.
+    assert arguments_of("qlc", {"limit": None, "gamma": 0.5}) == {"limit": None, "gamma": 0.5}
 
 
 def test_dqn_is_as_the_user_runs_it_and_the_others_take_its_place(config):
@@ -474,11 +499,13 @@ def test_the_same_command_goes_on_and_another_never_overwrites(compared, monkeyp
 
 def test_a_folder_of_another_setting_is_refused(tmp_path):
     path = tmp_path / "compare.json"
-    check_folder(path, Setting())
-    path.write_text(json.dumps(Setting().described()))
-    check_folder(path, Setting())
+    check_folder(path, "CartPole-v1", Setting())
+    path.write_text(json.dumps({"environment": "CartPole-v1", **Setting().described()}))
+    check_folder(path, "CartPole-v1", Setting())
+    with pytest.raises(ValueError, match="has the results on CartPole-v1, which those on Acrobot-v1 would replace"):
+        check_folder(path, "Acrobot-v1", Setting())
     with pytest.raises(ValueError, match="results of another setting, which would be lost; give another --out"):
-        check_folder(path, Setting(steps=5))
+        check_folder(path, "CartPole-v1", Setting(steps=5))
 
 
 def test_a_folder_that_was_there_is_not_made_invisible_to_git(tmp_path):

@@ -70,9 +70,9 @@ def _rate(text: str) -> Rate:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    value = int(text) if text.isdecimal() else 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return value
 
 
@@ -196,13 +196,13 @@ def _parse(argv: list[str]) -> Comparison:
 
 def _comparison(args: argparse.Namespace) -> Comparison:
     default = DEFAULT_ALGORITHMS.removesuffix(",dqn") if args.baseline_monitor else DEFAULT_ALGORITHMS
-    algorithms = check_algorithms([name.strip() for name in (args.algos or default).split(",")])
+    algorithms = check_algorithms([name.strip() for name in (default if args.algos is None else args.algos).split(",")])
     baseline = _baseline(args, algorithms)
     recordings, recorded_notes = find_recordings(args.baseline_monitor) if args.baseline_monitor else ([], [])
     # They may register the environment, by which the file is asked.
     import_packages({"gym_packages": args.gym_packages})
     own = read_settings(args.config, args.set, args.env)
-    if "learning_rate" in own.origins and own.origins["learning_rate"] == SET and args.learning_rates:
+    if own.learning_rate is not None and own.origins["learning_rate"] == SET and args.learning_rates:
         raise ValueError(f"learning_rate is given by {SET} and by --learning-rates; give one of them.")
     env_kwargs = {**own.env_kwargs, **as_json(assignments(args.env_kwargs, "--env-kwargs"), "--env-kwargs")}
     setup = look_at(args.env, args.net_arch, args.gym_packages, env_kwargs)
@@ -281,8 +281,8 @@ def _origins(args: argparse.Namespace, own: UserSettings) -> dict[str, str]:
     origins = dict(own.origins)
     if args.learning_rates:
         origins["learning_rate"] = "--learning-rates"
-    elif own.given:
-        origins.setdefault("learning_rate", "each class's default")
+    elif own.given and own.learning_rate is None:
+        origins["learning_rate"] = "each class's default"
     flags = [flag for flag, given in (("--net-arch", args.net_arch), ("--layer-norm", args.layer_norm)) if given]
     network = [*([origins["policy_kwargs"]] if "policy_kwargs" in origins else []), *flags]
     return {**origins, **({"policy_kwargs": " and ".join(network)} if network else {})}
@@ -306,7 +306,7 @@ def main(argv: list[str]) -> int:
 def _compare(comparison: Comparison) -> int:
     how, out = comparison.how, comparison.out
     start_fresh(how, out)
-    check_folder(out / f"{comparison.stem}.json", comparison.setting)
+    check_folder(out / f"{comparison.stem}.json", comparison.env, comparison.setting)
     experiment = Experiment(
         name="compare",
         figure="your own",

@@ -29,15 +29,23 @@ def ignore_in_git(folder: Path) -> None:
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
-def check_folder(path: Path, setting: Setting) -> None:
-    """Refuse to overwrite what another setting has found.
+def check_folder(path: Path, env_id: str, setting: Setting) -> None:
+    """Refuse to overwrite what was found in another environment or with another setting.
 
     :param path: Of the JSON file that is to be written.
+    :param env_id: The environment of this comparison.
     :param setting: Of this comparison.
     :raises ValueError: If it holds another one's.
     """
     found = read_json(path)
-    if found is not None and found.get("setting") != setting.digest():
+    if found is None:
+        return
+    if found.get("environment") != env_id:
+        raise ValueError(
+            f"{path} has the results on {found.get('environment')}, which those on {env_id} would replace; give "
+            "another --out."
+        )
+    if found.get("setting") != setting.digest():
         raise ValueError(f"{path} has the results of another setting, which would be lost; give another --out.")
 
 

@@ -15,12 +15,14 @@ import gymnasium as gym
 from sb3_robust_be import registry
 from sb3_robust_be.experiments.compare.values import as_json, assignments, python_value, rate
 from sb3_robust_be.experiments.control.contenders import Rate
-from sb3_robust_be.messages import did_you_mean
+from sb3_robust_be.messages import did_you_mean, first_line
 
 SET = "--set"
 _POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy")
 # Texts there are Python's, as rl_zoo3 has it.
 _EXPRESSIONS = ("policy_kwargs", "replay_buffer_class", "replay_buffer_kwargs", "normalize", "env_kwargs")
+
+_MAPPINGS = ("policy_kwargs", "replay_buffer_kwargs", "env_kwargs")
 
 _IN_THE_ENVIRONMENT = "Register an environment that has it inside, and give its id with --env"
 _NOT_HERE = {
@@ -84,7 +86,9 @@ def read_settings(config: Path | None, given: Sequence[str], env_id: str) -> Use
     values = {name: value for name, value in values.items() if name not in _DEFAULTS or value != _DEFAULTS[name]}
     steps, policy = values.pop("n_timesteps", None), values.pop("policy", None)
     if steps is not None and (not isinstance(steps, int | float) or isinstance(steps, bool) or not steps >= 1):
-        raise ValueError(f"n_timesteps ({origins['n_timesteps']}) is {steps!r}; give a number of steps from 1 on.")
+        raise ValueError(
+            f"n_timesteps ({origins['n_timesteps']}) is {entry['n_timesteps']!r}; give a number of steps from 1 on."
+        )
     if policy is not None and policy not in _POLICIES:
         raise ValueError(
             f"policy ({origins['policy']}) is {policy!r}; these algorithms have {', '.join(_POLICIES)}, whose parts "
@@ -142,7 +146,12 @@ def _is_atari(env_id: str) -> bool:
 
 def _loaded(path: Path) -> Any:
     if path.suffix == ".py":
-        return runpy.run_path(str(path)).get("hyperparams")
+        try:
+            return runpy.run_path(str(path)).get("hyperparams")
+        except OSError:
+            raise
+        except Exception as error:
+            raise ValueError(f"--config {path} cannot be run: {first_line(error)}") from error
     import yaml
 
     try:
@@ -162,10 +171,19 @@ def _refuse(entry: Mapping[str, Any], origins: Mapping[str, str]) -> None:
 
 
 def _read(name: str, value: Any, origin: str) -> Any:
-    if name == "learning_rate" and isinstance(value, str):
-        return rate(value)
+    if name == "learning_rate":
+        try:
+            return None if value in (None, "None") else rate(str(value))
+        except ValueError as error:
+            raise ValueError(f"learning_rate ({origin}): {error}.") from error
     if name in _EXPRESSIONS and isinstance(value, str):
         value = python_value(value, f"{name} ({origin})")
+    if name in _MAPPINGS and not isinstance(value, dict | None):
+        raise ValueError(f"{name} ({origin}) is {value!r}; give its arguments, as dict(name=value).")
+    if name == "train_freq":
+        count = value[0] if isinstance(value, list | tuple) and value else value
+        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+            raise ValueError(f"{name} ({origin}) is {value!r}; give a number of steps from 1 on, or [1, 'episode'].")
     return as_json(value, f"{name} ({origin})")
 
 
@@ -174,13 +192,18 @@ def arguments_of(algorithm: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
     :param algorithm: The name in commands.
     :param settings: Arguments by name.
-    :return: Those that its class has, without what is DQN's alone where it stands in DQN's place.
+    :return: Those that its class has, without what is DQN's alone where it stands in DQN's place, and without ``None``
+        where the class takes none: that leaves the class its default.
     """
     from sb3_robust_be.qrc.validation import constructor_arguments
 
     known = constructor_arguments(registry.load(algorithm))
     own = registry.own_settings(algorithm, settings)
-    return {name: value for name, value in own.items() if name in known}
+    return {
+        name: value
+        for name, value in own.items()
+        if name in known and (value is not None or known[name].default is None or "None" in str(known[name].annotation))
+    }
 
 
 def check_names(settings: UserSettings, algorithms: Sequence[str]) -> None:
@@ -192,7 +215,8 @@ def check_names(settings: UserSettings, algorithms: Sequence[str]) -> None:
     from sb3_robust_be.qrc.validation import constructor_arguments
 
     for name in settings.arguments:
-        if not any(name in arguments_of(algorithm, settings.arguments) for algorithm in algorithms):
+        # Any value will do: None, which leaves an argument out, is taken by few.
+        if not any(name in arguments_of(algorithm, {name: 0}) for algorithm in algorithms):
             of_all = {argument for one in algorithms for argument in constructor_arguments(registry.load(one))}
             why = " It is DQN's alone." if name in registry.DQN_ONLY else did_you_mean(name, of_all)
             raise ValueError(
@@ -226,13 +250,13 @@ def why_single(algorithms: Sequence[str], settings: Mapping[str, Any]) -> str | 
     """
     from sb3_robust_be.population import members
 
-    train_freq = settings.get("train_freq", 1)
     for name in algorithms:
         if registry.find(name).population:
             cls = members.member_class(members.resolve_algorithm(name))
             try:
-                members.check_arguments(cls, arguments_of(name, settings))
-                members.check_frequency(train_freq)
+                own = arguments_of(name, settings)
+                members.check_arguments(cls, own)
+                members.check_frequency(own.get("train_freq", 1))
             except ValueError as error:
                 return str(error)
     return None

@@ -89,13 +89,11 @@ def assignments(texts: Iterable[str], option: str) -> dict[str, Any]:
         ends = [at for at in (text.find("="), text.find(":")) if at > 0]
         name, value = (text[: min(ends)], text[min(ends) + 1 :]) if ends else (text, "")
         if not name.isidentifier() or not value.strip():
-            raise ValueError(f"{option} has {text!r}; give NAME=VALUE, as gamma=0.98.")
+            raise ValueError(f"{option} has {text!r}; give NAME=VALUE, with Python's literals or a word for VALUE.")
         if name in found:
             raise ValueError(f"{option} has {name} twice; give it once.")
-        if name == "learning_rate":
-            found[name] = rate(value)
-        else:
-            found[name] = _value_or_word(value.strip(), f"{option} {name}")
+        # As it stands: 2^-10 is no word.
+        found[name] = value.strip() if name == "learning_rate" else _value_or_word(value.strip(), f"{option} {name}")
     return found
 
 
