@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = Mapping[str, Any]
+#: Shapes of an SVG, and the decimals of their coordinates in points of which a hundredth is enough.
+_DRAWN, _DECIMALS = re.compile(r"<(?:path|use) [^>]*>"), re.compile(r"(\.\d\d)\d+")
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -36,27 +38,38 @@ class Plot:
     alt: str = ""
 
     def png(self) -> bytes:
-        """The picture at 150 dots per inch."""
-        return self._rendered("png", dpi=style.DPI, metadata={"Software": None})
+        """The picture at 150 dots per inch, in 256 colours, which makes it a third as large."""
+        from PIL import Image
+
+        buffer = io.BytesIO()
+        with style.settings():
+            self._lay_out()
+            self.figure.savefig(buffer, format="rgba", dpi=style.DPI)
+        width = int(self.figure.get_size_inches()[0] * style.DPI)
+        size = (width, len(buffer.getvalue()) // (4 * width))
+        picture = Image.frombytes("RGBA", size, buffer.getvalue()).convert("RGB")
+        buffer = io.BytesIO()
+        picture.quantize(256, Image.Quantize.FASTOCTREE).save(buffer, format="png", dpi=(style.DPI, style.DPI))
+        return buffer.getvalue()
 
     def svg(self) -> bytes:
         """The drawing, with text as text; the same bytes for the same figure."""
-        drawing = self._rendered("svg", dpi=style.DPI, metadata={"Date": None, "Creator": None})
-        return printable(drawing.decode("utf-8")).encode("utf-8")  # matplotlib writes labels' control characters as is
+        buffer = io.BytesIO()
+        with style.settings():
+            self._lay_out()
+            self.figure.savefig(buffer, format="svg", dpi=style.DPI, metadata={"Date": None, "Creator": None})
+        drawing = _DRAWN.sub(lambda shape: _DECIMALS.sub(r"\1", shape[0]), buffer.getvalue().decode("utf-8"))
+        return printable(drawing).encode("utf-8")  # matplotlib writes labels' control characters as is
 
     def csv(self) -> bytes:
         """:attr:`data` in UTF-8, numbers in full precision."""
         return to_csv(self.data)
 
-    def _rendered(self, kind: str, **options: Any) -> bytes:
-        buffer = io.BytesIO()
-        with style.settings():
-            if self.figure.get_layout_engine() is not None:
-                # Finding the layout takes most of the time; once is enough for all formats.
-                self.figure.draw_without_rendering()
-                self.figure.set_layout_engine("none")
-            self.figure.savefig(buffer, format=kind, **options)
-        return buffer.getvalue()
+    def _lay_out(self) -> None:
+        """Find the layout, which takes most of the time: once is enough for all formats."""
+        if self.figure.get_layout_engine() is not None:
+            self.figure.draw_without_rendering()
+            self.figure.set_layout_engine("none")
 
 
 def printable(text: str) -> str:
