@@ -49,7 +49,7 @@ class Plot:
         size = (width, len(buffer.getvalue()) // (4 * width))
         picture = Image.frombytes("RGBA", size, buffer.getvalue()).convert("RGB")
         buffer = io.BytesIO()
-        picture.quantize(256, Image.Quantize.FASTOCTREE).save(buffer, format="png", dpi=(style.DPI, style.DPI))
+        picture.quantize(256, Image.Quantize.MAXCOVERAGE).save(buffer, format="png", dpi=(style.DPI, style.DPI))
         return buffer.getvalue()
 
     def svg(self) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 #: Inches per algorithm.
-ROW = 0.52
+ROW = 0.46
 LEGEND_COLUMNS = 2
 _DOT = 3.4  # points
 _SCORE_WIDTH = 4.6  # inches, about
@@ -156,7 +156,8 @@ def ecdf(
     from matplotlib.lines import Line2D
 
     axis.set(xlim=limits, ylim=(0.0, 1.0), ylabel="share of seeds at or below")
-    handles = [Line2D([], [], color=look[key].colour, linestyle=look[key].line) for key in entries]
+    parts: list[dict[str, Any]] = [{"color": look[key].colour, "linestyle": look[key].line} for key in entries]
+    handles = [Line2D([], [], **part) for part in parts]
     axis.legend(
         handles,
         [look[key].label for key in entries],

@@ -87,7 +87,7 @@ def draw(axis: Axes, entries: Cells, look: Mapping[str, Look], log: bool) -> Non
     else:
         linear_ticks(axis.yaxis)
     for position in positions[::2]:
-        axis.axvspan(position - 0.5 * step, position + 0.5 * step, color="#f1f1f1", linewidth=0.0, zorder=0)
+        axis.axvspan(position - 0.5 * step, position + 0.5 * step, color="#ececec", linewidth=0.0, zorder=0)
     axis.grid(False, axis="x")
     every = math.ceil(len(at) / _MOST_LABELS)
     labels = value_labels(at)

@@ -65,8 +65,8 @@ def browser():
 @pytest.fixture(scope="module")
 def folder(made, hostile, hostile_page):
     kinds = report.Report("Every kind", "kinds", plots=[made[name] for name in KINDS])
-    report.write(kinds, hostile_page.parent)
-    report.write_index(hostile_page.parent, [kinds, hostile])
+    path = report.write(kinds, hostile_page.parent)
+    report.write_index(hostile_page.parent, {path: kinds, hostile_page: hostile})
     return hostile_page.parent
 
 
