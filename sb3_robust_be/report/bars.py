@@ -98,12 +98,13 @@ def _draw(
     low, high = padded([*values, start], share=0.16, log=log)
     if min((value for value in values if math.isfinite(value)), default=start) >= start:
         low = start  # nothing goes down from the baseline
-    low, high = on_ticks(low, high, log)
+    bottom, high = on_ticks(low, high, log)
+    low = low if low == start else bottom
     axis.set(yscale="log" if log else "linear", ylim=(low, high), xlim=(-0.5, len(groups) - 0.5))
     if log:
         log_ticks(axis.yaxis, low, high)
     else:
-        linear_ticks(axis.yaxis)
+        linear_ticks(axis.yaxis, low, high)
     axis.axhline(start, color="#444444", linewidth=0.8)
     axis.set_xticks(range(len(groups)), [wrapped(group, (WIDTH - 0.8) / len(groups), 8.5) for group in groups])
     axis.tick_params(axis="x", length=0)

@@ -67,8 +67,9 @@ def profiles(
                 {"algorithm": key, "threshold": t, "fraction": f, "low": low, "high": high}
                 for t, f, low, high in zip(at, band.estimate, band.low, band.high, strict=True)
             ]
-        linear_ticks(axis.xaxis)
-        axis.set(xlim=on_ticks(*ends), ylim=(0.0, 1.0), xlabel=f"{measure} τ")
+        limits = on_ticks(*ends)
+        linear_ticks(axis.xaxis, *limits)
+        axis.set(xlim=limits, ylim=(0.0, 1.0), xlabel=f"{measure} τ")
         legend(figure, look.values(), marker=False)
     text = f"Higher is better everywhere; bands: pointwise {100 * level:g} % bootstrap intervals, stratified by game."
     halves = [
@@ -117,7 +118,7 @@ def lines(
             if log:
                 log_ticks(axis.yaxis, *limits)
             else:
-                linear_ticks(axis.yaxis)
+                linear_ticks(axis.yaxis, *limits)
             axis.set_xlabel(x_label)
             for i, (key, values) in enumerate(entries.items()):
                 axis.plot(at, values, color=look[key].colour, linestyle=look[key].line, label=f"_curve:{key}")

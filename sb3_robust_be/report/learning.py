@@ -81,15 +81,13 @@ def learning_curves(
                     _spread(axis, at, curves, look[key], key)
                 _draw(axis, at, band, look[key], key)
                 rows += _rows(title, key, at, band, np.isfinite(curves).sum(axis=0))
-            axis.set(xlabel=x_label, xlim=on_ticks(min(0.0, at.min()), at.max()))
-            if np.isfinite(heights := axis.dataLim.intervaly).all():
-                axis.set_ylim(on_ticks(*padded(heights, 0.0)))
-            linear_ticks(axis.yaxis)
-            step_ticks(axis.xaxis)
+            across = on_ticks(*padded([0.0, *at], 0.0))
+            up = on_ticks(*padded(axis.dataLim.intervaly, 0.0))
+            axis.set(xlabel=x_label, xlim=across, ylim=up)
+            step_ticks(axis.xaxis, *across)
+            linear_ticks(axis.yaxis, *up)
         legend(figure, look.values(), marker=False)
-    text = _caption(checked, look, level)
-    if show_runs:
-        text += " " + _of_runs(checked)
+    text = _caption(checked, look, level, show_runs)
     return Plot(name, figure, rows, f"{caption} {text}".strip(), _alt(measure, rows, look))
 
 
@@ -128,8 +126,12 @@ def _rows(title: str, key: str, at: Floats, band: Band, present: np.ndarray) -> 
     ]
 
 
-def _caption(checked: Mapping[str, Mapping[str, Floats]], look: Mapping[str, Look], level: float) -> str:
+def _caption(
+    checked: Mapping[str, Mapping[str, Floats]], look: Mapping[str, Look], level: float, show_runs: bool
+) -> str:
     text = f"Lines: means over runs; bands: pointwise {100 * level:g} % bootstrap intervals."
+    if show_runs:
+        text += " " + _of_runs(checked)
     every = [(title, key, curves) for title, entries in checked.items() for key, curves in entries.items()]
     if any(not np.isfinite(curves[_has_values(curves)]).all() for _, _, curves in every):
         text += " A line is drawn where every run has a value."

@@ -110,10 +110,10 @@ def padded(values: Iterable[float], share: float = 0.05, log: bool = False) -> t
 def on_ticks(low: float, high: float, log: bool = False) -> tuple[float, float]:
     """The ticks at or next beyond these limits, so that an axis begins and ends with one.
 
-    :param log: Of a logarithmic axis, with the ticks of :func:`log_ticks`.
+    :param log: Of a logarithmic axis, with the ticks of :func:`log_ticks`; else of :func:`linear_ticks`.
     """
     if not log or high < 5.0 * low:
-        ticks = _linear_locator().tick_values(low, high)
+        ticks = _evenly_spaced(low, high)
         ends = float(ticks[0]), float(ticks[-1])
         if not log or 0.0 < ends[1] < 5.0 * ends[0]:
             return ends
@@ -121,15 +121,21 @@ def on_ticks(low: float, high: float, log: bool = False) -> tuple[float, float]:
     return ends if len(_log_steps(ends[1] / ends[0])) > 1 else _log_ends(low, high, (1.0,))
 
 
-def linear_ticks(axis: Axis) -> None:
-    """The labels that :func:`on_ticks` takes for granted."""
-    axis.set_major_locator(_linear_locator())
+def linear_ticks(axis: Axis, low: float, high: float) -> None:
+    """At most six evenly spaced labels for an axis from ``low`` to ``high``, which are those of :func:`on_ticks`."""
+    from matplotlib.ticker import FixedLocator
+
+    axis.set_major_locator(FixedLocator(_evenly_spaced(low, high)))
 
 
-def _linear_locator() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
+def _evenly_spaced(low: float, high: float) -> list[float]:
+    """Multiples of 1, 2, 2.5 or 5 times a power of ten that enclose the limits: the finest with at most five steps."""
+    decade = 10.0 ** math.floor(math.log10((high - low) / 5.0))
+    for step in (factor * decade for factor in (1.0, 2.0, 2.5, 5.0, 10.0, 20.0, 25.0)):
+        first, last = math.floor(low / step + 1e-6), math.ceil(high / step - 1e-6)
+        if last - first <= 5:
+            break
+    return [step * i for i in range(first, last + 1)]
 
 
 def _log_ends(low: float, high: float, steps: tuple[float, ...]) -> tuple[float, float]:
@@ -160,7 +166,7 @@ def log_ticks(axis: Axis, low: float, high: float) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     if high < 5.0 * low:
-        linear_ticks(axis)
+        linear_ticks(axis, low, high)
     else:
         axis.set_major_locator(LogLocator(subs=_log_steps(high / low), numticks=9))
     axis.set_major_formatter(FuncFormatter(lambda value, _: log_label(value) if value > 0.0 else ""))
@@ -176,11 +182,11 @@ def log_label(value: float) -> str:
     return power(10, exponent) if abs(mantissa - 1.0) < 1e-6 else f"{mantissa:g}·{power(10, exponent)}"
 
 
-def step_ticks(axis: Axis) -> None:
-    """Steps as 20k or 1.5M."""
+def step_ticks(axis: Axis, low: float, high: float) -> None:
+    """Steps as 20k or 1.5M, for an axis from ``low`` to ``high``."""
     from matplotlib.ticker import FuncFormatter
 
-    linear_ticks(axis)
+    linear_ticks(axis, low, high)
     axis.set_major_formatter(FuncFormatter(lambda value, _: step_label(value)))
 
 

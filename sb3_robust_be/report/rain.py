@@ -36,7 +36,7 @@ def rain(
     limits: tuple[float, float],
 ) -> None:
     """Draw per algorithm, from above: the half-violin, the mean with its interval, and every run as a dot."""
-    linear_ticks(axis.xaxis)
+    linear_ticks(axis.xaxis, *limits)
     axis.set(xlim=limits, ylim=(len(entries) - 0.5, -0.5))
     axis.tick_params(left=False)
     axis.grid(False, axis="y")

@@ -85,7 +85,7 @@ def draw(axis: Axes, entries: Cells, look: Mapping[str, Look], log: bool) -> Non
     if log:
         log_ticks(axis.yaxis, *limits)
     else:
-        linear_ticks(axis.yaxis)
+        linear_ticks(axis.yaxis, *limits)
     for position in positions[::2]:
         axis.axvspan(position - 0.5 * step, position + 0.5 * step, color="#ececec", linewidth=0.0, zorder=0)
     axis.grid(False, axis="x")

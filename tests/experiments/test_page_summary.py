@@ -29,8 +29,8 @@ def test_what_was_compared_how_long_and_what_was_found():
     compared, length, claims, surprises, lost = page_summary(rows, verdicts)
     assert compared == "Compared: DQN; QRC-Huber, on acrobot; lunar-lander."
     assert length == (
-        "Length: 20\u2009000 to 40\u2009000 steps a run, 2 to 3 seeds of each contender; settings were chosen on 4 other "
-        "seeds."
+        "Length: 20\u2009000 to 40\u2009000 steps a run, 2 to 3 seeds of each contender; settings were chosen on 4 "
+        "other seeds."
     )
     assert claims == (
         "Claims: of 2 sentences of the paper 1 holds, 1 does not hold; of 3 verdicts: 1 holds, 2 do not hold."

@@ -62,7 +62,7 @@ def test_distribution_functions_count_failures_as_worst(made):
     assert y[-1] == 1.0
     errors = distributions({"p": {"dqn": [1.0, 2.0, np.nan]}}, higher_is_better=False)
     [(scores_axis, strip, axis)] = score_axes(errors)
-    assert points(axis, "_ecdf:dqn")[:, 1].tolist() == [0.0, 1 / 3, 2 / 3, 2 / 3]
+    assert points(axis, "_ecdf:dqn")[:, 1].tolist() == [1 / 3, 1 / 3, 2 / 3, 2 / 3]
     # Failures stand at the bad end.
     assert strip.get_position().x0 > scores_axis.get_position().x0
     [(scores_axis, strip, _)] = score_axes(distributions({"p": {"dqn": [1.0, 2.0, np.nan]}}))
