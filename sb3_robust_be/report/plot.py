@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = Mapping[str, Any]
-#: Shapes of an SVG, and the decimals of their coordinates in points of which a hundredth is enough.
-_DRAWN, _DECIMALS = re.compile(r"<(?:path|use) [^>]*>"), re.compile(r"(\.\d\d)\d+")
+#: Shapes of an SVG, and what they do without: decimals beyond a hundredth of a point, and spaces beside commands.
+_DRAWN = re.compile(r"<(?:path|use) [^>]*>")
+_DECIMALS, _SPACES = re.compile(r"(\.\d\d)\d+"), re.compile(r" ?\n?([MLCQz]) ?")
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -58,7 +59,7 @@ class Plot:
         with style.settings():
             self._lay_out()
             self.figure.savefig(buffer, format="svg", dpi=style.DPI, metadata={"Date": None, "Creator": None})
-        drawing = _DRAWN.sub(lambda shape: _DECIMALS.sub(r"\1", shape[0]), buffer.getvalue().decode("utf-8"))
+        drawing = _DRAWN.sub(_shortened, buffer.getvalue().decode("utf-8"))
         return printable(drawing).encode("utf-8")  # matplotlib writes labels' control characters as is
 
     def csv(self) -> bytes:
@@ -67,9 +68,14 @@ class Plot:
 
     def _lay_out(self) -> None:
         """Find the layout, which takes most of the time: once is enough for all formats."""
-        if self.figure.get_layout_engine() is not None:
-            self.figure.draw_without_rendering()
+        engine = self.figure.get_layout_engine()
+        if engine is not None:
+            engine.execute(self.figure)
             self.figure.set_layout_engine("none")
+
+
+def _shortened(shape: re.Match[str]) -> str:
+    return _SPACES.sub(r"\1", _DECIMALS.sub(r"\1", shape[0]))
 
 
 def printable(text: str) -> str:

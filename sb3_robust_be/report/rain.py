@@ -25,7 +25,7 @@ _CROSSES_PER_LINE = 10
 #: The bands of more algorithms would hide each other, those of fewer runs everything.
 _MAX_BANDS, _LEAST_RUNS = 3, 10
 _MOST_RUNS = 500
-_VIOLIN_POINTS = 128
+_VIOLIN_POINTS = 100
 
 
 def rain(
@@ -88,7 +88,8 @@ def _violin(axis: Axes, finite: Floats, base: float, look: Look) -> None:
     at = np.linspace(low, high, _VIOLIN_POINTS)
     height_at = density(finite, at)
     top = base - height * height_at / height_at.max()
-    axis.fill_between(at, base, top, color=look.colour, alpha=0.35, linewidth=0.0)
+    outline = np.concatenate(([low], at, [high])), np.concatenate(([base], top, [base]))
+    axis.fill(*outline, color=look.colour, alpha=0.35, linewidth=0.0)
     axis.plot(at, top, color=look.colour, linewidth=1.2, linestyle=look.line, label="_violin:half")
 
 

@@ -145,8 +145,9 @@ def _dots(x: float, cell: Cell, n: int, step: float) -> tuple[Floats, Floats]:
 def _means(axis: Axes, of: Mapping[float, Cell], look: Look, key: str) -> None:
     known = {x: cell.mean for x, cell in of.items() if cell.mean is not None}
     x, y = list(known), [mean.estimate for mean in known.values()]
-    for place, mean in known.items():
-        axis.plot([place, place], [mean.low, mean.high], color=look.colour, linewidth=1.6, solid_capstyle="butt")
+    # One line with gaps in place of one for each interval.
+    ends = np.array([(mean.low, mean.high, math.nan) for mean in known.values()]).ravel()
+    axis.plot(np.repeat(x, 3), ends, color=look.colour, linewidth=1.6, solid_capstyle="butt")
     axis.plot(
         x,
         y,
@@ -184,11 +185,13 @@ def off_scale(axis: Axes, entries: Cells, look: Mapping[str, Look]) -> None:
     many = too_many_for_dots(entries)
     for row, (key, of) in enumerate(entries.items()):
         if many:
-            shares = [float(1.0 - cell.shown.mean()) for cell in of.values()]
-            # The vertical axis runs downwards.
-            heights = [-0.8 * share for share in shares]
-            places_of = [at[value] for value in of]
-            axis.bar(places_of, heights, 0.7 * step, row + 0.4, color=look[key].colour, label=f"_failed:{key}")
+            shares = np.array([1.0 - cell.shown.mean() for cell in of.values()])
+            # Half a column further, so that the first and the last are as wide as the others; the axis runs downwards.
+            x_all = np.array([at[value] for value in of])
+            x_all = np.concatenate(([x_all[0] - 0.5 * step], x_all, [x_all[-1] + 0.5 * step]))
+            top = row + 0.4 - 0.8 * np.concatenate((shares[:1], shares, shares[-1:]))
+            colour = look[key].colour
+            axis.fill_between(x_all, row + 0.4, top, step="mid", color=colour, linewidth=0.0, label=f"_failed:{key}")
             continue
         x: list[float] = []
         for value, cell in of.items():

@@ -173,8 +173,9 @@ def test_many_runs_at_a_setting_are_a_band(made):
     corners = band.get_paths()[0].vertices
     # The tenths of 0 … 89, at the settings 2⁰ and 2¹: 8.9 and 80.1.
     assert {(round(x), round(y, 6)) for x, y in corners} == {(0, 8.9), (0, 80.1), (1, 17.8), (1, 160.2)}
-    [bars] = strip.containers
-    assert [-bar.get_height() / 0.8 for bar in bars] == pytest.approx([11 / 101, 11 / 101, 1.0])
+    [shares] = strip.collections
+    tops = {(round(x, 6), round((0.4 - y) / 0.8, 6)) for x, y in shares.get_paths()[0].vertices}
+    assert {(-0.5, round(11 / 101, 6)), (1.5, round(11 / 101, 6)), (1.5, 1.0), (2.5, 1.0)} <= tops
     rows = [row for row in plot.data if row["kind"] == "spread"]
     assert [(row["parameter"], row["off_scale"]) for row in rows] == [(1.0, 11), (2.0, 11), (4.0, 31)]
     assert [row["low"] for row in rows[:2]] == pytest.approx([8.9, 17.8])
