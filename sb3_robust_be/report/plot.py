@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = Mapping[str, Any]
-#: Shapes of an SVG, and what they do without: decimals beyond a hundredth of a point, and spaces beside commands.
-_DRAWN = re.compile(r"<(?:path|use) [^>]*>")
-_DECIMALS, _SPACES = re.compile(r"(\.\d\d)\d+"), re.compile(r" ?\n?([MLCQz]) ?")
+#: What makes up most of an SVG, and can be said in less: indentation, the font of every text, and, of shapes, decimals
+#: and the spaces beside commands. A hundredth of a point is enough for small shapes, a tenth for curves.
+_INDENTATION, _FONT = re.compile(r"\n +"), "font-family: 'DejaVu Sans', sans-serif"
+_DRAWN, _SPACES = re.compile(r"<(?:path|use) [^>]*>"), re.compile(r" ?\n?([MLCQz]) ?")
+_TENTHS, _HUNDREDTHS = re.compile(r"(\.\d)\d+"), re.compile(r"(\.\d\d)\d+")
+_LONG_PATH = 400
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -59,8 +62,8 @@ class Plot:
         with style.settings():
             self._lay_out()
             self.figure.savefig(buffer, format="svg", dpi=style.DPI, metadata={"Date": None, "Creator": None})
-        drawing = _DRAWN.sub(_shortened, buffer.getvalue().decode("utf-8"))
-        return printable(drawing).encode("utf-8")  # matplotlib writes labels' control characters as is
+        # matplotlib writes labels' control characters as is.
+        return printable(_shortened(buffer.getvalue().decode("utf-8"))).encode("utf-8")
 
     def csv(self) -> bytes:
         """:attr:`data` in UTF-8, numbers in full precision."""
@@ -74,8 +77,15 @@ class Plot:
             self.figure.set_layout_engine("none")
 
 
-def _shortened(shape: re.Match[str]) -> str:
-    return _SPACES.sub(r"\1", _DECIMALS.sub(r"\1", shape[0]))
+def _shortened(drawing: str) -> str:
+    """The same drawing in half as many characters."""
+    drawing = _INDENTATION.sub("\n", _DRAWN.sub(_shortened_shape, drawing))
+    return drawing.replace(f"{_FONT}; ", "").replace("<svg ", f'<svg style="{_FONT}" ', 1)
+
+
+def _shortened_shape(shape: re.Match[str]) -> str:
+    decimals = _TENTHS if len(shape[0]) > _LONG_PATH else _HUNDREDTHS
+    return _SPACES.sub(r"\1", decimals.sub(r"\1", shape[0]))
 
 
 def printable(text: str) -> str:

@@ -92,7 +92,6 @@ def draw(axis: Axes, entries: Cells, look: Mapping[str, Look], log: bool) -> Non
     every = math.ceil(len(at) / _MOST_LABELS)
     labels = value_labels(at)
     axis.set_xticks([at[value] for value in list(at)[::every]], list(labels.values())[::every])
-    axis.set_xticks(positions, minor=True)
     total = sum(len(cell.values) for of in entries.values() for cell in of.values())
     # Bands of all algorithms lie behind one another, dots side by side.
     shifts = np.zeros(len(entries)) if many else _shifts(len(entries), step)
