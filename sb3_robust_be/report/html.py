@@ -114,14 +114,14 @@ def write_index(
     """
     root = Path(folder)
     _make(root)
-    header = ["experiment", "the paper's sentences", "verdicts", "failed runs", "page"]
+    header = ["experiment", "the paper's sentences", "verdicts", "failed runs", "folder"]
     lines = [
         [
             page.link(path.relative_to(root).as_posix(), report.title),
             page.text(counted_sentences([group for group in by_sentence(report.verdicts) if group.sentence]) or "–"),
             page.text(counted(report.verdicts) or "–"),
             str(len(report.failures)),
-            page.text(path.relative_to(root).as_posix()),
+            page.text(path.parent.relative_to(root).as_posix()),
         ]
         for path, report in pages.items()
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -61,8 +62,9 @@ _CLASSES = {Outcome.HOLDS: "holds", Outcome.DOES_NOT_HOLD: "fails", Outcome.NOT_
 _FAILURES_SHOWN = 20
 #: More verdicts without a combined claim than this are folded away, too.
 _VERDICTS_SHOWN = 12
-#: Characters that fit into a line of a table in a full window, in half of one, and on a telephone.
-_WIDTHS = (120, 45)
+#: More characters than these do not fit into a line of a table in a full window, in half of one, and on a telephone.
+_WIDTHS = {"wide": 110, "middling": 55, "narrow": 42}
+_TAG, _WORD = re.compile(r"<[^>]*>"), re.compile(r"[\s-]")
 
 
 def text(value: str) -> str:
@@ -192,10 +194,10 @@ def table(header: Sequence[str], lines: Sequence[Sequence[str]], right: Sequence
 
 
 def _width(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """How wide a window shows the table whole: by its columns' longest words and average texts."""
-    columns = list(zip(header, *lines, strict=True))
-    total = sum(max(max(map(len, f"{name}".split()), default=1) for name in column) + 2 for column in columns)
-    return "wide" if total > _WIDTHS[0] else "middling" if total > _WIDTHS[1] else "narrow" if total > 30 else "small"
+    """In which windows a table has to be scrolled, by the longest words of its columns, which no line breaks."""
+    columns = zip(header, *lines, strict=True)
+    total = sum(max(len(word) for cell in column for word in _WORD.split(_TAG.sub("", cell))) + 2 for column in columns)
+    return next((name for name, most in _WIDTHS.items() if total > most), "small")
 
 
 def captioned_table(key: str, html: str, caption: str, folder: str, name: str) -> str:

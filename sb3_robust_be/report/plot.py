@@ -21,6 +21,7 @@ _INDENTATION, _FONT = re.compile(r"\n +"), "font-family: 'DejaVu Sans', sans-ser
 _DRAWN, _SPACES = re.compile(r"<(?:path|use) [^>]*>"), re.compile(r" ?\n?([MLCQz]) ?")
 _TENTHS, _HUNDREDTHS = re.compile(r"(\.\d)\d+"), re.compile(r"(\.\d\d)\d+")
 _LONG_PATH = 400
+_MARKERS, _STYLE = re.compile(r"<g([^>]*)>\n((?:<use [^>]*/>\n)+)</g>"), re.compile(r' style="[^"]*"')
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -79,13 +80,22 @@ class Plot:
 
 def _shortened(drawing: str) -> str:
     """The same drawing in half as many characters."""
-    drawing = _INDENTATION.sub("\n", _DRAWN.sub(_shortened_shape, drawing))
+    drawing = _MARKERS.sub(_with_one_style, _INDENTATION.sub("\n", _DRAWN.sub(_shortened_shape, drawing)))
     return drawing.replace(f"{_FONT}; ", "").replace("<svg ", f'<svg style="{_FONT}" ', 1)
 
 
 def _shortened_shape(shape: re.Match[str]) -> str:
     decimals = _TENTHS if len(shape[0]) > _LONG_PATH else _HUNDREDTHS
     return _SPACES.sub(r"\1", decimals.sub(r"\1", shape[0]))
+
+
+def _with_one_style(group: re.Match[str]) -> str:
+    """A group of markers with their style, where all have the same."""
+    attributes, markers = group[1], group[2]
+    styles = set(_STYLE.findall(markers))
+    if len(styles) != 1 or "style=" in attributes:
+        return group[0]
+    return f"<g{attributes}{styles.pop()}>\n{_STYLE.sub('', markers)}</g>"
 
 
 def printable(text: str) -> str:
