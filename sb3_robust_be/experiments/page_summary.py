@@ -8,7 +8,7 @@ from sb3_robust_be.evaluation import Verdict
 from sb3_robust_be.experiments.experiment import REPORTED, SELECTION
 from sb3_robust_be.experiments.rows import Row, Rows, key_of
 from sb3_robust_be.report import label
-from sb3_robust_be.report.claims import by_sentence, counted, counted_sentences, surprises
+from sb3_robust_be.report.sentences import by_sentence, counted, counted_sentences, surprises
 from sb3_robust_be.report.tables import verdict_number
 
 MOST_NAMES = 9

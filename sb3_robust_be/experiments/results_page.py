@@ -10,7 +10,7 @@ from sb3_robust_be.experiments.experiment import Experiment
 from sb3_robust_be.experiments.publish import load, published
 from sb3_robust_be.experiments.reporting import PAPER, make_report
 from sb3_robust_be.report import Report, verdict_table
-from sb3_robust_be.report.claims import by_sentence
+from sb3_robust_be.report.sentences import by_sentence
 from sb3_robust_be.report.tables import markdown_text
 
 PAGE = "README.md"

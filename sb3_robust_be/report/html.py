@@ -9,9 +9,9 @@ from pathlib import Path
 
 from sb3_robust_be.evaluation import Verdict
 from sb3_robust_be.report import page
-from sb3_robust_be.report.claims import by_sentence, counted, counted_sentences
 from sb3_robust_be.report.environment import hardware, versions
 from sb3_robust_be.report.plot import Plot
+from sb3_robust_be.report.sentences import by_sentence, counted, counted_sentences
 from sb3_robust_be.report.svg import inline
 from sb3_robust_be.report.tables import Table, verdict_table
 from sb3_robust_be.system import store_error, write_atomically

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sb3_robust_be.report.claims import by_sentence
 from sb3_robust_be.report.html import Report
 from sb3_robust_be.report.plot import printable
+from sb3_robust_be.report.sentences import by_sentence
 from sb3_robust_be.report.tables import evidence, markdown_text
 
 

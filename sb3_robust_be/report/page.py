@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from sb3_robust_be.evaluation import Outcome, Verdict
-from sb3_robust_be.report.claims import Group, counted
 from sb3_robust_be.report.plot import printable
+from sb3_robust_be.report.sentences import Group, counted
 from sb3_robust_be.report.tables import evidence
 
 #: A browser that follows it loads nothing and runs nothing, whatever slipped through.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sb3_robust_be.evaluation import Outcome, combined, computed, greater
-from sb3_robust_be.report.claims import by_sentence, counted, counted_sentences, surprises
+from sb3_robust_be.report.sentences import by_sentence, counted, counted_sentences, surprises
 
 HIGH, LOW = np.arange(10.0) + 20.0, np.arange(10.0)
 HOLDS, FAILS, OPEN = greater("holds", HIGH, LOW), greater("fails", LOW, HIGH), greater("open", [1.0], [0.0])
