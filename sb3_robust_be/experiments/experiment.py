@@ -29,6 +29,8 @@ class Reading(NamedTuple):
     readings: tuple[str, ...]
     default: str
     why: str
+    scales: tuple[ScaleName, ...] = ()
+    """The sizes that do it so; empty: all"""
 
 
 class Run(NamedTuple):
@@ -84,6 +86,8 @@ class Analysis:
     tables: list[Any] = field(default_factory=list)
     """Of :class:`~sb3_robust_be.report.Table`"""
     notes: list[str] = field(default_factory=list)
+    pictures: tuple[str, ...] = ()
+    """The names of the figures that carry the page; empty: the first three"""
 
 
 Plan = Callable[[Any, Rows], list[Run]]

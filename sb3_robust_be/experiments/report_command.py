@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -21,11 +22,15 @@ from sb3_robust_be.experiments.find import (
     results_in,
 )
 from sb3_robust_be.experiments.publish import FOLDER, publish, published
-from sb3_robust_be.experiments.reporting import make_report, report_folder, rows_of_all_runs
+from sb3_robust_be.experiments.reporting import PAPER, make_report, report_folder, rows_of_all_runs
 from sb3_robust_be.report import Report
 from sb3_robust_be.system import available_cores
 
 DEFAULT_SCALE = "laptop"
+INTRODUCTION = (
+    f"The experiments of the paper {PAPER}, and ours that explain them. Each page begins with what was compared and "
+    "what was found; then come the paper's sentences, each with the verdicts on it, tables, and settings."
+)
 
 
 def add_report_options(parser: argparse.ArgumentParser) -> None:
@@ -82,12 +87,15 @@ def run_report(args: argparse.Namespace) -> int:
     for page in pages:
         print(page.said, file=sys.stderr if page.report is None else sys.stdout)
     if args.name == ALL and not args.markdown:
-        by_folder: dict[Path, list[Report]] = {}
-        for job, page in zip(jobs, pages, strict=True):
-            if page.report is not None:
-                by_folder.setdefault(_folder(job), []).append(page.report)
-        for where, reports in by_folder.items():
-            print(report.write_index(where, reports))
+        made = {
+            _folder(job) / f"{page.report.name}.html": page.report
+            for job, page in zip(jobs, pages, strict=True)
+            if page.report is not None
+        }
+        if made:
+            # Of one scale beside its pages, of several above them.
+            where = Path(os.path.commonpath([path.parent for path in made]))
+            print(report.write_index(where, made, "Reports", [INTRODUCTION]))
     return int(any(page.report is None for page in pages))
 
 
@@ -106,7 +114,7 @@ def make_page(job: Job) -> Page:
         return Page(f"{experiment.name} has at least {len(missing)} runs left at scale {scale}: {again}", None)
     made = make_report(experiment, scale, rows, run)
     said = report.markdown(made) if job.markdown else str(report.write(made, _folder(job)))
-    return Page(said, replace(made, plots=(), tables=()))
+    return Page(said, replace(made, plots=(), tables=(), pictures=()))
 
 
 def _in_processes(jobs: list[Job]) -> list[Page]:

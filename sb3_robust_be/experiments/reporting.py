@@ -7,9 +7,13 @@ from pathlib import Path
 from sb3_robust_be import report as pages
 from sb3_robust_be.experiments.experiment import Experiment, Results, Run, name_of
 from sb3_robust_be.experiments.find import collected, find, folder, results_in
+from sb3_robust_be.experiments.page_summary import page_summary
 from sb3_robust_be.experiments.publish import load
 from sb3_robust_be.experiments.rows import Row, Rows
 from sb3_robust_be.report import Report
+
+PAPER = "Patterson, Liao & White, Robust Losses for Learning Value Functions (TPAMI 2023)"
+"""What the declared experiments reproduce"""
 
 
 def report(
@@ -70,7 +74,11 @@ def make_report(experiment: Experiment, scale: str, rows: Rows, command: str) ->
     :return: What its page shows.
     """
     analysis = experiment.analyse(experiment.preset(scale), rows)
-    notes = [f"{r.question} {' / '.join(r.readings)}. Here: {r.default}, {r.why}" for r in experiment.readings]
+    readings = [
+        f"{r.question} {' / '.join(r.readings)}. Here: {r.default}, {r.why}"
+        for r in experiment.readings
+        if not r.scales or scale in r.scales
+    ]
     return Report(
         title=f"{experiment.summary} ({experiment.figure})",
         name=experiment.name,
@@ -81,7 +89,11 @@ def make_report(experiment: Experiment, scale: str, rows: Rows, command: str) ->
         command=command,
         versions=_facts(rows, "versions"),
         hardware=_facts(rows, "hardware"),
-        notes=[*analysis.notes, *_dates(rows), *notes],
+        notes=[*analysis.notes, *_dates(rows)],
+        summary=page_summary(rows, analysis.verdicts),
+        pictures=analysis.pictures,
+        claims=experiment.claims,
+        readings=readings,
     )
 
 

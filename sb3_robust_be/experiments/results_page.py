@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sb3_robust_be.experiments.declared import load_declared, names
 from sb3_robust_be.experiments.experiment import Experiment
 from sb3_robust_be.experiments.publish import load, published
-from sb3_robust_be.experiments.reporting import make_report
+from sb3_robust_be.experiments.reporting import PAPER, make_report
 from sb3_robust_be.report import Report, verdict_table
+from sb3_robust_be.report.sentences import by_sentence
 from sb3_robust_be.report.tables import markdown_text
 
 PAGE = "README.md"
@@ -77,13 +78,13 @@ COLUMNS: Mapping[str, str] = {
     "hardware, versions, date": "where, with what and when the run was made",
 }
 
-_INTRODUCTION = """# Results
+_INTRODUCTION = f"""# Results
 
 *Made by `sb3-robust-be experiment page` from the tables in this folder; do not edit it by hand.*
 
-Each section is one experiment of the paper, Patterson, Liao & White, *Robust Losses for Learning Value Functions*
-(TPAMI 2023), or one of ours that explains them: the paper's claims, a verdict on each in the words in which it was
-judged, and the numbers behind it. The control experiments are shorter than the paper's, as their notes say. What we
+Each section is one experiment of the paper {PAPER}, or one of ours that
+explains them: a summary, the paper's sentences, verdicts on each in the words in which it was judged, and the numbers
+behind them. The control experiments are shorter than the paper's, as their notes say. What we
 make of this, and how experiments are run, is in [experiments/README.md](../experiments/README.md). From the same
 tables, `sb3-robust-be experiment report all --published` makes a page per experiment with every figure and table.
 
@@ -149,21 +150,42 @@ def results_section(folder: Path, name: str, scale: str) -> str:
 
 
 def _section(experiment: Experiment, scale: str, made: Report) -> str:
-    claims = "\n".join(f"- {markdown_text(claim)}" for claim in experiment.claims)
     parts = [
         f"## {experiment.name} ({scale})",
         f"{markdown_text(made.title)}.",
+        _list(made.summary),
         f"    {made.command}",
-        f"The paper's claims, or ours where it has none:\n\n{claims}",
-        verdict_table(made.verdicts).markdown().rstrip(),
+        *_verdicts(made),
     ]
     for file, shows in PICTURES.get(experiment.name, ()):
         parts.append(f"![{shows}](../../.github/{file})")
     for table in made.tables:
         if len(table.rows) <= LONGEST_TABLE:
             parts += [markdown_text(table.caption), table.markdown().rstrip()]
-    parts.append("Notes:\n\n" + "\n".join(f"- {markdown_text(note)}" for note in [*made.notes, *_made_with(made)]))
+    parts.append(f"Notes:\n\n{_list([*made.notes, *made.readings, *_made_with(made)])}")
     return "\n\n".join(parts) + "\n"
+
+
+def _list(texts: Sequence[str]) -> str:
+    return "\n".join(f"- {markdown_text(text)}" for text in texts)
+
+
+def _verdicts(made: Report) -> list[str]:
+    """The paper's sentences, each with the table of its verdicts; the claims in words where verdicts name none."""
+    groups = by_sentence(made.verdicts)
+    if not any(group.sentence for group in groups):
+        return [
+            f"The paper's claims, or ours where it has none:\n\n{_list(made.claims)}",
+            verdict_table(made.verdicts).markdown().rstrip(),
+        ]
+    return [
+        part
+        for group in groups
+        for part in (
+            f"> {markdown_text(group.sentence)}" if group.sentence else "Claims of ours, beside the paper's:",
+            verdict_table(group.verdicts).markdown().rstrip(),
+        )
+    ]
 
 
 def _made_with(made: Report) -> list[str]:

@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sb3_robust_be.evaluation import Interval
-from sb3_robust_be.report.panels import checked_panels, legend_patches, log_ticks, padded, wrapped
+from sb3_robust_be.report.panels import (
+    checked_panels,
+    legend_patches,
+    linear_ticks,
+    log_ticks,
+    on_ticks,
+    padded,
+    wrapped,
+)
 from sb3_robust_be.report.plot import Plot
 from sb3_robust_be.report.style import WIDTH, Look, looks, new_figure, settings
 from sb3_robust_be.report.tables import number
@@ -90,9 +98,13 @@ def _draw(
     low, high = padded([*values, start], share=0.16, log=log)
     if min((value for value in values if math.isfinite(value)), default=start) >= start:
         low = start  # nothing goes down from the baseline
+    bottom, high = on_ticks(low, high, log)
+    low = low if low == start else bottom
     axis.set(yscale="log" if log else "linear", ylim=(low, high), xlim=(-0.5, len(groups) - 0.5))
     if log:
         log_ticks(axis.yaxis, low, high)
+    else:
+        linear_ticks(axis.yaxis, low, high)
     axis.axhline(start, color="#444444", linewidth=0.8)
     axis.set_xticks(range(len(groups)), [wrapped(group, (WIDTH - 0.8) / len(groups), 8.5) for group in groups])
     axis.tick_params(axis="x", length=0)

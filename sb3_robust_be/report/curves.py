@@ -10,7 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sb3_robust_be.evaluation import score_distribution
-from sb3_robust_be.report.panels import Floats, axes_grid, checked_panels, legend, log_ticks, padded
+from sb3_robust_be.report.panels import (
+    Floats,
+    axes_grid,
+    checked_panels,
+    legend,
+    linear_ticks,
+    log_ticks,
+    on_ticks,
+    padded,
+)
 from sb3_robust_be.report.plot import Plot
 from sb3_robust_be.report.style import LINES, Look, looks, settings
 from sb3_robust_be.report.tables import number
@@ -58,7 +67,9 @@ def profiles(
                 {"algorithm": key, "threshold": t, "fraction": f, "low": low, "high": high}
                 for t, f, low, high in zip(at, band.estimate, band.low, band.high, strict=True)
             ]
-        axis.set(xlim=ends, ylim=(-0.02, 1.02), xlabel=f"{measure} τ")
+        limits = on_ticks(*ends)
+        linear_ticks(axis.xaxis, *limits)
+        axis.set(xlim=limits, ylim=(0.0, 1.0), xlabel=f"{measure} τ")
         legend(figure, look.values(), marker=False)
     text = f"Higher is better everywhere; bands: pointwise {100 * level:g} % bootstrap intervals, stratified by game."
     halves = [
@@ -102,10 +113,12 @@ def lines(
     with settings():
         figure, axes = axes_grid(list(checked), 3.0, measure)
         for axis, (title, entries) in zip(axes, checked.items(), strict=True):
-            limits = padded((value for values in entries.values() for value in values), log=log)
+            limits = on_ticks(*padded((v for values in entries.values() for v in values), 0.0, log), log)
             axis.set(yscale="log" if log else "linear", ylim=limits, xlim=(at.min(), at.max()))
             if log:
                 log_ticks(axis.yaxis, *limits)
+            else:
+                linear_ticks(axis.yaxis, *limits)
             axis.set_xlabel(x_label)
             for i, (key, values) in enumerate(entries.items()):
                 axis.plot(at, values, color=look[key].colour, linestyle=look[key].line, label=f"_curve:{key}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sb3_robust_be.evaluation import Interval
-from sb3_robust_be.report.panels import Floats, checked_panels, mean_interval, names, padded, runs, wrapped
+from sb3_robust_be.report.panels import Floats, checked_panels, mean_interval, names, on_ticks, padded, runs, wrapped
 from sb3_robust_be.report.plot import Plot
-from sb3_robust_be.report.rain import ROW, ecdf, failures, rain
+from sb3_robust_be.report.rain import LEGEND_COLUMNS, ROW, ecdf, failures, rain
 from sb3_robust_be.report.style import Look, looks, new_figure, settings
 from sb3_robust_be.report.tables import interval as interval_text
 
@@ -31,9 +32,9 @@ def distributions(
     Left: a half-violin (Gaussian kernels, see :func:`~sb3_robust_be.report.rain.density`, cut at the extreme runs; a
     line where all runs agree), every run as a dot, and the mean with its interval. Runs that are not
     finite have failed: they are crosses at the bad end, counted, and not part of the violin; where there are any no
-    mean is drawn, since that of the others would reward an algorithm for failing. Right: the fraction
-    of *all* runs up to a value, a failed one being worse than every other; with up to three algorithms, of ten or more
-    runs, a simultaneous band (:func:`~sb3_robust_be.evaluation.ecdf_band`).
+    mean is drawn, since that of the others would reward an algorithm for failing. Right: the share
+    of *all* seeds at or below a value, a failed one being worse than every other; with up to three algorithms, of ten
+    or more runs, a simultaneous band (:func:`~sb3_robust_be.evaluation.ecdf_band`).
 
     :param name: Of the files.
     :param panels: Shape (runs,) by panel, such as a domain, and algorithm; NaN or infinite for a failed run.
@@ -49,7 +50,11 @@ def distributions(
     rows: list[dict[str, Any]] = []
     some_failed = any(not np.isfinite(values).all() for entries in checked.values() for values in entries.values())
     with settings():
-        heights = [max(1.9, ROW * len(entries) + 0.75) for entries in checked.values()]
+        # Above the panels there is room for the legend of the distribution functions.
+        heights = [
+            max(1.9, ROW * len(entries) + 0.75) + 0.17 * math.ceil(len(entries) / LEGEND_COLUMNS)
+            for entries in checked.values()
+        ]
         figure = new_figure(sum(heights))
         widths = [0.8, 4.4, 3.0] if higher_is_better else [4.4, 0.8, 3.0]
         grid = figure.add_gridspec(len(checked), 3, height_ratios=heights, width_ratios=widths)
@@ -58,11 +63,13 @@ def distributions(
             # Without a failed run the scores take the room of the crosses.
             cells = grid[i, columns[0]] if some_failed else grid[i, :2]
             axis = figure.add_subplot(cells)
-            limits = padded(value for values in entries.values() for value in values)
             intervals = {
                 key: mean_interval(values, rng, level) if np.isfinite(values).all() else None
                 for key, values in entries.items()
             }
+            shown = [value for values in entries.values() for value in values.tolist()]
+            shown += [end for own in intervals.values() if own for end in (own.low, own.high)]
+            limits = on_ticks(*padded(shown, share=0.0))
             rain(axis, entries, intervals, look, limits)
             axis.set_xlabel(wrapped(measure, 3.4))
             first = axis
@@ -95,7 +102,7 @@ def _rows(title: str, entries: Mapping[str, Floats], intervals: Mapping[str, Int
 def _caption(caption: str, level: float, some_failed: bool) -> str:
     text = (
         "Half-violins and dots: the runs; diamond and bar: their mean with its "
-        f"{100 * level:g} % interval; right: the fraction of runs up to a value."
+        f"{100 * level:g} % interval; right: the share of seeds at or below a value."
     )
     if some_failed:
         text += (

@@ -1,4 +1,4 @@
-"""One self-contained page per experiment: verdicts, figures, tables, failures, and how it was made."""
+"""One self-contained page per experiment: a summary with its pictures, verdicts, further figures, tables, settings."""
 
 from __future__ import annotations
 
@@ -7,21 +7,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sb3_robust_be.evaluation import Outcome, Verdict
+from sb3_robust_be.evaluation import Verdict
 from sb3_robust_be.report import page
 from sb3_robust_be.report.environment import hardware, versions
 from sb3_robust_be.report.plot import Plot
+from sb3_robust_be.report.sentences import by_sentence, counted, counted_sentences
 from sb3_robust_be.report.svg import inline
 from sb3_robust_be.report.tables import Table, verdict_table
 from sb3_robust_be.system import store_error, write_atomically
 
 VERDICTS = "verdicts"
+TOP_PICTURES = 3
+"""How many figures carry a page, unless it says which"""
+LONGEST_OPEN_TABLE = 20
+"""Rows; longer tables fold"""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
 class Report:
-    """The contents of an experiment's page: verdicts, figures, tables and how they were made.
+    """The contents of an experiment's page: a summary, verdicts, figures, tables and how they were made.
 
     :param title: The page's heading.
     :param name: Of its files: letters, digits, ``.``, ``_`` and ``-``.
@@ -33,6 +38,10 @@ class Report:
     :param versions: By package; this installation's unless given.
     :param hardware: By part; this machine's unless given. Add the GPU here, where there is one.
     :param notes: Paragraphs, such as what a scale left out.
+    :param summary: Lines at the top of the page.
+    :param pictures: The names of the figures that stand below them; the first three unless given. The others fold.
+    :param claims: What the verdicts are on, in words, for verdicts that name no sentence of the paper.
+    :param readings: Paragraphs on what the paper leaves open; they fold.
     """
 
     title: str
@@ -45,6 +54,10 @@ class Report:
     versions: Mapping[str, str] = field(default_factory=versions)
     hardware: Mapping[str, str] = field(default_factory=hardware)
     notes: Sequence[str] = ()
+    summary: Sequence[str] = ()
+    pictures: Sequence[str] = ()
+    claims: Sequence[str] = ()
+    readings: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         parts = [self.name, *(plot.name for plot in self.plots), *(table.name for table in self.tables)]
@@ -54,10 +67,13 @@ class Report:
         taken = parts[1:] + ([VERDICTS] if self.verdicts else [])
         if repeated := sorted({part for part in taken if taken.count(part) > 1}):
             raise ValueError(f"{repeated[0]!r} names two figures or tables of {self.name}; give each its own name.")
+        if unknown := [name for name in self.pictures if name not in {plot.name for plot in self.plots}]:
+            raise ValueError(f"pictures has {unknown[0]!r}, which is no figure of {self.name}; give a figure's name.")
 
-    def counts(self) -> dict[str, int]:
-        """How many claims have each outcome."""
-        return {str(outcome): sum(verdict.outcome is outcome for verdict in self.verdicts) for outcome in Outcome}
+    def top_plots(self) -> list[Plot]:
+        """The figures below the summary."""
+        by_name = {plot.name: plot for plot in self.plots}
+        return [by_name[name] for name in self.pictures] or list(self.plots[:TOP_PICTURES])
 
 
 def write(report: Report, folder: str | Path) -> Path:
@@ -85,25 +101,34 @@ def write(report: Report, folder: str | Path) -> Path:
     return path
 
 
-def write_index(folder: str | Path, reports: Sequence[Report]) -> Path:
-    """Write ``folder/index.html``, which lists the reports with the outcomes of their claims and links to their pages.
+def write_index(
+    folder: str | Path, pages: Mapping[Path, Report], title: str = "Reports", introduction: Sequence[str] = ()
+) -> Path:
+    """Write ``folder/index.html``: a table of the reports, with the outcomes of their claims and links to their pages.
 
+    :param folder: Made if it does not exist.
+    :param pages: The reports by the paths of their pages, as :func:`write` gives them, all within ``folder``.
+    :param title: The heading.
+    :param introduction: Paragraphs above the table.
     :return: Its path.
     """
     root = Path(folder)
     _make(root)
-    header = ["experiment", *map(str, Outcome), "failed runs"]
+    header = ["experiment", "the paper's sentences", "verdicts", "failed runs", "folder"]
     lines = [
-        [page.link(f"{report.name}.html", report.title), *map(str, report.counts().values()), str(len(report.failures))]
-        for report in reports
+        [
+            page.link(path.relative_to(root).as_posix(), report.title),
+            page.text(counted_sentences([group for group in by_sentence(report.verdicts) if group.sentence]) or "–"),
+            page.text(counted(report.verdicts) or "–"),
+            str(len(report.failures)),
+            page.text(path.parent.relative_to(root).as_posix()),
+        ]
+        for path, report in pages.items()
     ]
-    body = page.table(header, lines, [False] + [True] * (len(header) - 1), escaped=True)
-    sections = [("experiments", "Experiments", body)]
-    sections += [
-        (f"of-{report.name}", report.title, page.verdicts(report.verdicts)) for report in reports if report.verdicts
-    ]
+    body = "".join(f"<p>{page.text(paragraph)}</p>\n" for paragraph in introduction)
+    body += page.table(header, lines, [False, False, False, True, False], escaped=True)
     path = root / "index.html"
-    write_atomically(path, page.document("Reports", sections).encode())
+    write_atomically(path, page.document(title, [("experiments", "Experiments", body)]).encode())
     return path
 
 
@@ -115,31 +140,44 @@ def _make(folder: Path) -> None:
 
 
 def _page(report: Report, drawings: Mapping[str, bytes]) -> str:
-    beside = report.name
+    top = report.top_plots()
+    further = [plot for plot in report.plots if plot not in top]
     sections = [
-        ("verdicts", "Verdicts", page.verdicts(report.verdicts)),
-        ("notes", "Notes", "".join(f"<p>{page.text(note)}</p>\n" for note in report.notes)),
+        ("summary", "Summary", page.lines(report.summary) + "".join(_figure(report, plot, drawings) for plot in top)),
+        ("verdicts", "Verdicts", page.verdicts(by_sentence(report.verdicts), report.claims)),
         (
             "figures",
-            "Figures",
-            "".join(
-                page.figure(
-                    f"figure-{plot.name}",
-                    inline(drawings[plot.name], f"svg-{plot.name}", plot.alt),
-                    plot.caption,
-                    beside,
-                    plot.name,
-                )
-                for plot in report.plots
-            ),
+            "Further figures",
+            "".join(page.folded(_first_sentence(plot), _figure(report, plot, drawings)) for plot in further),
         ),
-        ("tables", "Tables", "".join(_table(table, beside) for table in report.tables)),
+        ("tables", "Tables", "".join(_table(table, report.name) for table in report.tables)),
+        ("settings", "Settings", page.paragraphs(report.notes) + _readings(report.readings)),
         ("failures", f"Failed runs ({len(report.failures)})", page.failures(report.failures)),
         ("made", "How it was made", page.made(report.command, report.versions, report.hardware)),
     ]
     return page.document(report.title, [section for section in sections if section[2]])
 
 
+def _figure(report: Report, plot: Plot, drawings: Mapping[str, bytes]) -> str:
+    drawing = inline(drawings[plot.name], f"svg-{plot.name}", plot.alt)
+    return page.figure(f"figure-{plot.name}", drawing, plot.caption, report.name, plot.name)
+
+
+def _first_sentence(plot: Plot) -> str:
+    """The name of a folded figure, and how its caption begins."""
+    first, _, _ = plot.caption.partition(". ")
+    return f"{plot.name}: {first}" if first else plot.name
+
+
+def _readings(readings: Sequence[str]) -> str:
+    if not readings:
+        return ""
+    return page.folded(f"What the paper leaves open, and what is done here ({len(readings)})", page.lines(readings))
+
+
 def _table(table: Table, beside: str) -> str:
     body = page.table(table.header(), table.cells(), table.numeric())
-    return page.captioned_table(f"table-{table.name}", body, table.caption, beside, table.name)
+    html = page.captioned_table(f"table-{table.name}", body, table.caption, beside, table.name)
+    if len(table.rows) <= LONGEST_OPEN_TABLE:
+        return html
+    return page.folded(f"{table.name}: {table.caption} ({len(table.rows)} rows)", html)

@@ -9,13 +9,27 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sb3_robust_be.evaluation import Band, mean_band
-from sb3_robust_be.report.panels import Floats, axes_grid, checked_panels, legend, names, step_ticks
+from sb3_robust_be.report.panels import (
+    Floats,
+    axes_grid,
+    checked_panels,
+    legend,
+    linear_ticks,
+    names,
+    on_ticks,
+    padded,
+    step_ticks,
+)
 from sb3_robust_be.report.plot import Plot
 from sb3_robust_be.report.style import Look, looks, settings
 from sb3_robust_be.report.tables import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+MOST_LINES = 30
+"""Runs of a panel that are drawn as lines of their own"""
 
 
 def learning_curves(
@@ -41,7 +55,8 @@ def learning_curves(
     :param steps: Where the points are, shape (points,), or that for each panel.
     :param measure: The label of the values' axis, with their unit.
     :param rng: For the bootstrap.
-    :param show_runs: Also draw every run, thinly, wherever it has a value.
+    :param show_runs: Also show the runs, wherever they have a value: each as a thin line, or, where a panel has more
+        than :data:`MOST_LINES`, the band between the tenth and the ninetieth percentile of each algorithm.
     :return: Rows ``panel, algorithm, step, mean, low, high, runs``, the last being how many have a value there; the
         mean is NaN where some of those that are not left out have none.
     """
@@ -60,15 +75,28 @@ def learning_curves(
                 left = curves[_has_values(curves)]
                 # Without any run, those that have failed give a band of NaN.
                 band = mean_band(left if len(left) else curves, rng=rng, level=level)
-                if show_runs:
+                if show_runs and sum(map(len, entries.values())) <= MOST_LINES:
                     axis.plot(at, curves.T, color=look[key].colour, linewidth=0.5, alpha=0.3, label=f"_runs:{key}")
+                elif show_runs:
+                    _spread(axis, at, curves, look[key], key)
                 _draw(axis, at, band, look[key], key)
                 rows += _rows(title, key, at, band, np.isfinite(curves).sum(axis=0))
-            axis.set(xlabel=x_label, xlim=(min(0.0, at.min()), at.max()))
-            step_ticks(axis.xaxis)
+            across = on_ticks(*padded([0.0, *at], 0.0))
+            up = on_ticks(*padded(axis.dataLim.intervaly, 0.0))
+            axis.set(xlabel=x_label, xlim=across, ylim=up)
+            step_ticks(axis.xaxis, *across)
+            linear_ticks(axis.yaxis, *up)
         legend(figure, look.values(), marker=False)
-    text = _caption(checked, look, level)
+    text = _caption(checked, look, level, show_runs)
     return Plot(name, figure, rows, f"{caption} {text}".strip(), _alt(measure, rows, look))
+
+
+def _spread(axis: Axes, at: Floats, curves: Floats, look: Look, key: str) -> None:
+    """The middle four fifths of the runs at each point where any has a value."""
+    known = np.isfinite(curves).any(axis=0)
+    if known.any():
+        low, high = np.nanquantile(curves[:, known], (0.1, 0.9), axis=0)
+        axis.fill_between(at[known], low, high, color=look.colour, alpha=0.12, linewidth=0.0, label=f"_spread:{key}")
 
 
 def _has_values(curves: Floats) -> np.ndarray:
@@ -98,8 +126,12 @@ def _rows(title: str, key: str, at: Floats, band: Band, present: np.ndarray) -> 
     ]
 
 
-def _caption(checked: Mapping[str, Mapping[str, Floats]], look: Mapping[str, Look], level: float) -> str:
+def _caption(
+    checked: Mapping[str, Mapping[str, Floats]], look: Mapping[str, Look], level: float, show_runs: bool
+) -> str:
     text = f"Lines: means over runs; bands: pointwise {100 * level:g} % bootstrap intervals."
+    if show_runs:
+        text += " " + _of_runs(checked)
     every = [(title, key, curves) for title, entries in checked.items() for key, curves in entries.items()]
     if any(not np.isfinite(curves[_has_values(curves)]).all() for _, _, curves in every):
         text += " A line is drawn where every run has a value."
@@ -111,6 +143,14 @@ def _caption(checked: Mapping[str, Mapping[str, Floats]], look: Mapping[str, Loo
     if left_out:
         text += f" Left out, as they have no value at all: {', '.join(left_out)} runs."
     return text
+
+
+def _of_runs(checked: Mapping[str, Mapping[str, Floats]]) -> str:
+    many = [sum(map(len, entries.values())) > MOST_LINES for entries in checked.values()]
+    bands = "pale bands: the middle 80 % of the runs"
+    if all(many):
+        return f"{bands.capitalize()}."
+    return f"Thin lines: the runs; where they are many, {bands}." if any(many) else "Thin lines: the runs."
 
 
 def _curves(where: str, values: ArrayLike) -> Floats:

@@ -1,21 +1,26 @@
-"""A report as GitHub Markdown, for READMEs and issues: verdicts and tables, without the figures."""
+"""A report as GitHub Markdown, for READMEs and issues: summary, verdicts and tables, without the figures."""
 
 from __future__ import annotations
 
 from sb3_robust_be.report.html import Report
 from sb3_robust_be.report.plot import printable
+from sb3_robust_be.report.sentences import by_sentence
 from sb3_robust_be.report.tables import evidence, markdown_text
 
 
 def markdown(report: Report) -> str:
-    """A list item per verdict, the tables with their captions, how many runs failed, and the command.
+    """The summary, the verdicts by sentence, the tables with captions, how many runs failed, and the command.
 
     :param report: What an experiment found.
     """
     sections = [f"### {markdown_text(report.title)}"]
-    lines = zip(report.verdicts, evidence(report.verdicts), strict=True)
-    items = [f"- {markdown_text(one.claim)}: **{one.outcome}** ({markdown_text(line)})" for one, line in lines]
-    if items:
+    if report.summary:
+        sections.append("\n".join(f"- {markdown_text(line)}" for line in report.summary))
+    for group in by_sentence(report.verdicts):
+        if group.sentence:
+            sections.append(f"> {markdown_text(group.sentence)}")
+        lines = zip(group.verdicts, evidence(group.verdicts), strict=True)
+        items = [f"- {markdown_text(one.claim)}: **{one.outcome}** ({markdown_text(line)})" for one, line in lines]
         sections.append("\n".join(items))
     for table in report.tables:
         sections += [*([markdown_text(table.caption)] if table.caption else []), table.markdown().rstrip()]

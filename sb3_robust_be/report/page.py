@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
 from sb3_robust_be.evaluation import Outcome, Verdict
 from sb3_robust_be.report.plot import printable
+from sb3_robust_be.report.sentences import Group, counted
 from sb3_robust_be.report.tables import evidence
 
 #: A browser that follows it loads nothing and runs nothing, whatever slipped through.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1b1b; --paper: #ffffff; --soft: #f3f4f6; --line: #d4d7dc; --link: #0b57a4;
-  --good: #00694d; --bad: #a33c00; --open: #5c5c5c; }
+  --edge: #00000055;  --good: #00694d; --bad: #a33c00; --open: #5c5c5c; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e7e7e7; --paper: #16181c; --soft: #22252b; --line: #3c4149;
-  --link: #8cc2ff; --good: #4fd3a8; --bad: #ff9b66; --open: #b4b4b4; } }
+  --edge: #ffffff66;  --link: #8cc2ff; --good: #4fd3a8; --bad: #ff9b66; --open: #b4b4b4; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 60rem; padding: 1.5rem; font: 1rem/1.5 system-ui, sans-serif; color: var(--ink);
   background: var(--paper); overflow-wrap: anywhere; }
@@ -26,7 +28,18 @@ figure { margin: 1.5rem 0 2.5rem; } figcaption { margin-top: .5rem; }
 .drawing { background: #ffffff; border: 1px solid var(--line); border-radius: .4rem; padding: .4rem; }
 .drawing svg { display: block; width: 100%; height: auto; }
 .files { font-size: .9em; }
-.scroll { overflow-x: auto; }
+/* Shadows at the sides to which a table can be scrolled; the covers of the first two layers move with it. */
+.scroll { overflow-x: auto; scrollbar-width: thin; background:
+  linear-gradient(to right, var(--paper) 40%, transparent) 0 0 / 2.5rem 100% no-repeat local,
+  linear-gradient(to left, var(--paper) 40%, transparent) 100% 0 / 2.5rem 100% no-repeat local,
+  linear-gradient(to right, var(--edge), transparent) 0 0 / 1rem 100% no-repeat scroll,
+  linear-gradient(to left, var(--edge), transparent) 100% 0 / 1rem 100% no-repeat scroll; }
+.hint { display: none; font-size: .9em; margin: .2rem 0; } .wide + .hint { display: block; }
+@media (max-width: 60rem) { .middling + .hint { display: block; } }
+@media (max-width: 30rem) { .narrow + .hint { display: block; } }
+details { margin: .6rem 0; } summary { cursor: pointer; padding: .2rem 0; color: var(--link); }
+blockquote { margin: 2rem 0 .4rem; padding: 0; font-style: italic; font-size: 1.05em; }
+.tally { margin: 0 0 .4rem; font-size: .92em; }
 table { border-collapse: collapse; font-size: .92em; } caption { text-align: left; padding-bottom: .4rem; }
 th, td { padding: .3rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 th { border-bottom: 2px solid var(--line); } .number { text-align: right; font-variant-numeric: tabular-nums; }
@@ -39,12 +52,19 @@ th, td { overflow-wrap: normal; }
 .fails { border-color: var(--bad); } .fails .outcome { color: var(--bad); }
 @page { margin: 15mm; }
 @media print { :root { color-scheme: light; --ink: #000; --paper: #fff; --soft: #f3f4f6; --line: #bbb; --link: #000;
-  --good: #00694d; --bad: #a33c00; --open: #444; } body { max-width: none; padding: 0; }
-  figure, .verdict, tr { break-inside: avoid; } h2, h3 { break-after: avoid; } .scroll { overflow: visible; } }
+  --edge: transparent;  --good: #00694d; --bad: #a33c00; --open: #444; } body { max-width: none; padding: 0; }
+  figure, .verdict, tr { break-inside: avoid; } h2, h3 { break-after: avoid; } .scroll { overflow: visible; }
+  .hint { display: none !important; }
+  details::details-content { content-visibility: visible; block-size: auto; } }
 """
 _CLASSES = {Outcome.HOLDS: "holds", Outcome.DOES_NOT_HOLD: "fails", Outcome.NOT_RESOLVED: "open"}
 #: More failed runs than this are folded away.
 _FAILURES_SHOWN = 20
+#: More verdicts without a combined claim than this are folded away, too.
+_VERDICTS_SHOWN = 12
+#: More characters than these do not fit into a line of a table in a full window, in half of one, and on a telephone.
+_WIDTHS = {"wide": 110, "middling": 55, "narrow": 42}
+_TAG, _WORD = re.compile(r"<[^>]*>"), re.compile(r"[\s-]")
 
 
 def text(value: str) -> str:
@@ -89,7 +109,49 @@ def document(title: str, sections: Sequence[tuple[str, str, str]]) -> str:
 """
 
 
-def verdicts(found: Sequence[Verdict]) -> str:
+def paragraphs(texts: Sequence[str]) -> str:
+    return "".join(f"<p>{text(one)}</p>\n" for one in texts)
+
+
+def lines(texts: Sequence[str]) -> str:
+    """A list."""
+    items = "".join(f"<li>{text(one)}</li>\n" for one in texts)
+    return f"<ul>\n{items}</ul>\n" if items else ""
+
+
+def folded(summary: str, html: str) -> str:
+    """HTML that shows when its summary is clicked."""
+    return f"<details>\n<summary>{text(summary)}</summary>\n{html}</details>\n"
+
+
+def verdicts(groups: Sequence[Group], claims: Sequence[str] = ()) -> str:
+    """The verdicts by sentence: the sentence, how many hold, the combined claims, and its single comparisons folded.
+
+    :param claims: In words, above verdicts that name no sentence of the paper, if none does.
+    """
+    named = any(group.sentence for group in groups)
+    parts = []
+    for group in groups:
+        if group.sentence:
+            parts.append(f"<blockquote>“{text(group.sentence)}”</blockquote>\n")
+        elif named:
+            parts.append("<h3>Claims of ours, beside the paper's</h3>\n")
+        else:
+            parts.append(lines(claims))
+        parts.append(f'<p class="tally">{text(counted(group.verdicts))}.</p>\n')
+        # Many comparisons without a combined claim fold, too.
+        shown, single = (group.combined(), group.single())
+        if not single and len(shown) > _VERDICTS_SHOWN:
+            shown, single = shown[:_VERDICTS_SHOWN], shown[_VERDICTS_SHOWN:]
+        parts.append(_verdicts(shown))
+        if single:
+            what = "single comparison" if group.single() else "further verdict"
+            plural = "" if len(single) == 1 else "s"
+            parts.append(folded(f"{len(single)} {what}{plural}: {counted(single)}", _verdicts(single)))
+    return "".join(parts)
+
+
+def _verdicts(found: Sequence[Verdict]) -> str:
     """A block per claim: the outcome in words, then the evidence."""
     return "".join(
         f'<div class="verdict {_CLASSES[verdict.outcome]}">\n'
@@ -124,7 +186,18 @@ def table(header: Sequence[str], lines: Sequence[Sequence[str]], right: Sequence
         + "</tr>\n"
         for line in lines
     )
-    return f'<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n'
+    return (
+        f'<div class="scroll {_width(header, lines)}"><table>\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}</tbody>\n</table></div>\n"
+        '<p class="hint">The table is wider than the page: scroll it sideways.</p>\n'
+    )
+
+
+def _width(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """In which windows a table has to be scrolled, by the longest words of its columns, which no line breaks."""
+    columns = zip(header, *lines, strict=True)
+    total = sum(max(len(word) for cell in column for word in _WORD.split(_TAG.sub("", cell))) + 2 for column in columns)
+    return next((name for name, most in _WIDTHS.items() if total > most), "small")
 
 
 def captioned_table(key: str, html: str, caption: str, folder: str, name: str) -> str:
@@ -139,9 +212,7 @@ def failures(found: Sequence[tuple[str, str]]) -> str:
         f'<li><code>{text(run)}</code>: <span class="line">{text(line)}</span></li>\n' for run, line in found
     )
     html = f"<ul>\n{html}</ul>\n"
-    if len(found) <= _FAILURES_SHOWN:
-        return html
-    return f"<details>\n<summary>Show all {len(found)}</summary>\n{html}</details>\n"
+    return html if len(found) <= _FAILURES_SHOWN else folded(f"Show all {len(found)}", html)
 
 
 def made(command: str, versions: Mapping[str, str], hardware: Mapping[str, str]) -> str:

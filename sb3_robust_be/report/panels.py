@@ -101,10 +101,53 @@ def padded(values: Iterable[float], share: float = 0.05, log: bool = False) -> t
     low, high = float(array.min()), float(array.max())
     if log:
         ends = math.log10(low), math.log10(high)
-        margin = max(share * (ends[1] - ends[0]), 0.05)
+        margin = max(share * (ends[1] - ends[0]), 0.05) if share or ends[0] == ends[1] else 0.0
         return 10.0 ** (ends[0] - margin), 10.0 ** (ends[1] + margin)
-    margin = share * (high - low) or 0.05 * abs(high) or 1.0
+    margin = share * (high - low) if high > low else 0.05 * abs(high) or 1.0
     return low - margin, high + margin
+
+
+def on_ticks(low: float, high: float, log: bool = False) -> tuple[float, float]:
+    """The ticks at or next beyond these limits, so that an axis begins and ends with one.
+
+    :param log: Of a logarithmic axis, with the ticks of :func:`log_ticks`; else of :func:`linear_ticks`.
+    """
+    if not log or high < 5.0 * low:
+        ticks = _evenly_spaced(low, high)
+        ends = float(ticks[0]), float(ticks[-1])
+        if not log or 0.0 < ends[1] < 5.0 * ends[0]:
+            return ends
+    ends = _log_ends(low, high, _log_steps(1.0))
+    return ends if len(_log_steps(ends[1] / ends[0])) > 1 else _log_ends(low, high, (1.0,))
+
+
+def linear_ticks(axis: Axis, low: float, high: float) -> None:
+    """At most six evenly spaced labels for an axis from ``low`` to ``high``, which are those of :func:`on_ticks`."""
+    from matplotlib.ticker import FixedLocator
+
+    axis.set_major_locator(FixedLocator(_evenly_spaced(low, high)))
+
+
+def _evenly_spaced(low: float, high: float) -> list[float]:
+    """Multiples of 1, 2, 2.5 or 5 times a power of ten that enclose the limits: the finest with at most five steps."""
+    decade = 10.0 ** math.floor(math.log10((high - low) / 5.0))
+    for step in (factor * decade for factor in (1.0, 2.0, 2.5, 5.0, 10.0, 20.0, 25.0)):
+        first, last = math.floor(low / step + 1e-6), math.ceil(high / step - 1e-6)
+        if last - first <= 5:
+            break
+    return [step * i for i in range(first, last + 1)]
+
+
+def _log_ends(low: float, high: float, steps: tuple[float, ...]) -> tuple[float, float]:
+    """The products of steps and powers of ten around these limits."""
+    first, last = (math.floor(math.log10(end)) for end in (low, high))
+    ticks = [step * 10.0**exponent for exponent in range(first - 1, last + 2) for step in steps]
+    slack = 1.0 + 1e-9
+    return max(t for t in ticks if t <= low * slack), min(t for t in ticks if t * slack >= high)
+
+
+def _log_steps(ratio: float) -> tuple[float, ...]:
+    return (1.0, 2.0, 5.0) if math.log10(ratio) < 2.5 else (1.0,)
 
 
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
@@ -120,13 +163,12 @@ def log_ticks(axis: Axis, low: float, high: float) -> None:
 
     Over less than a factor of 5, which may have but one of these, they are evenly spaced.
     """
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    decades = math.log10(high / low)
     if high < 5.0 * low:
-        axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        linear_ticks(axis, low, high)
     else:
-        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 2.5 else (1.0,), numticks=9))
+        axis.set_major_locator(LogLocator(subs=_log_steps(high / low), numticks=9))
     axis.set_major_formatter(FuncFormatter(lambda value, _: log_label(value) if value > 0.0 else ""))
     axis.set_minor_formatter(NullFormatter())
 
@@ -140,11 +182,11 @@ def log_label(value: float) -> str:
     return power(10, exponent) if abs(mantissa - 1.0) < 1e-6 else f"{mantissa:g}·{power(10, exponent)}"
 
 
-def step_ticks(axis: Axis) -> None:
-    """Steps as 20k or 1.5M."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+def step_ticks(axis: Axis, low: float, high: float) -> None:
+    """Steps as 20k or 1.5M, for an axis from ``low`` to ``high``."""
+    from matplotlib.ticker import FuncFormatter
 
-    axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    linear_ticks(axis, low, high)
     axis.set_major_formatter(FuncFormatter(lambda value, _: step_label(value)))
 
 

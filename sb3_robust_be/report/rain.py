@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
 
 from sb3_robust_be.evaluation import Interval, ecdf_band
-from sb3_robust_be.report.panels import Floats, stacked
+from sb3_robust_be.report.panels import Floats, linear_ticks, stacked
 from sb3_robust_be.report.style import Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 #: Inches per algorithm.
-ROW = 0.52
+ROW = 0.46
+LEGEND_COLUMNS = 2
 _DOT = 3.4  # points
 _SCORE_WIDTH = 4.6  # inches, about
 _CROSSES_PER_LINE = 10
 #: The bands of more algorithms would hide each other, those of fewer runs everything.
 _MAX_BANDS, _LEAST_RUNS = 3, 10
 _MOST_RUNS = 500
+_VIOLIN_POINTS = 100
 
 
 def rain(
@@ -34,9 +36,7 @@ def rain(
     limits: tuple[float, float],
 ) -> None:
     """Draw per algorithm, from above: the half-violin, the mean with its interval, and every run as a dot."""
-    from matplotlib.ticker import MaxNLocator
-
-    axis.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    linear_ticks(axis.xaxis, *limits)
     axis.set(xlim=limits, ylim=(len(entries) - 0.5, -0.5))
     axis.tick_params(left=False)
     axis.grid(False, axis="y")
@@ -57,6 +57,7 @@ def rain(
             color=colour,
             markeredgecolor="white",
             markeredgewidth=0.3,
+            clip_on=False,
             label=f"_runs:{key}",
         )
         mean = intervals[key]
@@ -84,10 +85,11 @@ def _violin(axis: Axes, finite: Floats, base: float, look: Look) -> None:
     if not np.std(finite) > 1e-9 * np.abs(finite).max():
         axis.plot([low, low], [base, base - height], color=look.colour, label="_violin:line")
         return
-    at = np.linspace(low, high, 256)
+    at = np.linspace(low, high, _VIOLIN_POINTS)
     height_at = density(finite, at)
     top = base - height * height_at / height_at.max()
-    axis.fill_between(at, base, top, color=look.colour, alpha=0.35, linewidth=0.0)
+    outline = np.concatenate(([low], at, [high])), np.concatenate(([base], top, [base]))
+    axis.fill(*outline, color=look.colour, alpha=0.35, linewidth=0.0)
     axis.plot(at, top, color=look.colour, linewidth=1.2, linestyle=look.line, label="_violin:half")
 
 
@@ -151,15 +153,36 @@ def ecdf(
     higher_is_better: bool,
     level: float,
 ) -> None:
-    """The fraction of all runs up to each value, with a simultaneous band where it is of use."""
-    axis.set(xlim=limits, ylim=(-0.02, 1.02), ylabel="fraction of runs up to it")
+    """The share of all seeds at or below each value, with a band where it is of use, and a legend above."""
+    from matplotlib.lines import Line2D
+
+    axis.set(xlim=limits, ylim=(0.0, 1.0), ylabel="share of seeds at or below")
+    parts: list[dict[str, Any]] = [{"color": look[key].colour, "linestyle": look[key].line} for key in entries]
+    handles = [Line2D([], [], **part) for part in parts]
+    axis.legend(
+        handles,
+        [look[key].label for key in entries],
+        loc="lower left",
+        bbox_to_anchor=(-0.25, 1.0),
+        ncols=LEGEND_COLUMNS,
+        fontsize=7.5,
+        handlelength=1.8,
+        columnspacing=1.0,
+        labelspacing=0.25,
+    )
     worst = -math.inf if higher_is_better else math.inf
     for key, values in entries.items():
         ranked = np.where(np.isfinite(values), values, worst)
         at = np.concatenate(([limits[0]], np.unique(ranked[np.isfinite(ranked)]), [limits[1]]))
         band = ecdf_band(ranked, at, level)
         axis.step(
-            at, band.estimate, where="post", color=look[key].colour, linestyle=look[key].line, label=f"_ecdf:{key}"
+            at,
+            band.estimate,
+            where="post",
+            color=look[key].colour,
+            linestyle=look[key].line,
+            label=f"_ecdf:{key}",
+            clip_on=False,  # the ends of the axis cut a line in half
         )
         if len(entries) <= _MAX_BANDS and len(values) >= _LEAST_RUNS:
             axis.fill_between(at, band.low, band.high, step="post", color=look[key].colour, alpha=0.12, linewidth=0.0)

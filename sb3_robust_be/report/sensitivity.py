@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,15 @@ from numpy.typing import ArrayLike
 from sb3_robust_be.evaluation import Interval, mean_intervals
 from sb3_robust_be.report.panels import Floats, checked_panels, legend, mean_interval, names, runs, wrapped
 from sb3_robust_be.report.plot import Plot
-from sb3_robust_be.report.sensitivity_panels import Cell, Cells, draw, off_scale, value_labels
+from sb3_robust_be.report.sensitivity_panels import (
+    Cell,
+    Cells,
+    draw,
+    off_scale,
+    spread,
+    too_many_for_dots,
+    value_labels,
+)
 from sb3_robust_be.report.style import WIDTH, Look, looks, new_figure, settings
 from sb3_robust_be.report.tables import number
 
@@ -37,9 +45,11 @@ def sensitivity(
 ) -> Plot:
     """Performance over a parameter on a log₂ axis (the paper's figure of prediction and its ablations).
 
-    Runs that are not finite have failed, and those worse than ``worst`` are off the scale: crosses in the strip below,
-    one line per algorithm. They are not part of the means, and a setting with fewer of them is better than one with
-    more, whatever the means.
+    A column per setting has every run as a dot; where an algorithm has more than
+    :data:`~sb3_robust_be.report.sensitivity_panels.MOST_DOTS` runs at a setting, a band shows the middle 80 % of them.
+    Runs that are not finite have failed, and those worse than ``worst`` are off the scale: crosses, or bars of their
+    share, in the strip below, one line per algorithm. They are not part of the means, and a setting with fewer of them
+    is better than one with more, whatever the means.
 
     :param name: Of the files.
     :param panels: Shape (runs,) by panel, algorithm and value of the parameter: positive, or 0 or ∞, which stand
@@ -53,7 +63,8 @@ def sensitivity(
     :param chosen: The setting to mark by panel and algorithm, as chosen on selection seeds; ``None``: the best here.
     :param same_runs: Whether the runs of an algorithm are the same ones at all values, in the same order, such as seeds
         that go through a whole grid: they are then resampled together, which is quicker.
-    :return: Rows ``panel, algorithm, parameter, kind, run, value, low, high, off_scale, best``.
+    :return: Rows ``panel, algorithm, parameter, kind, run, value, low, high, off_scale, best``. Those of kind ``"run"``
+        are one per dot; of kind ``"spread"`` one per setting of a band, with the number of runs that are off the scale.
     """
     checked = checked_panels(panels, _settings)
     look = looks(names(checked))
@@ -78,13 +89,27 @@ def sensitivity(
     some_off = any(not cell.shown.all() for of in cells.values() for by in of.values() for cell in by.values())
     with settings():
         figure = _figure(cells, look, parameter, measure, log, some_off)
-    rows = [row for title, entries in cells.items() for key, of in entries.items() for row in _rows(title, key, of)]
-    text = f"Dots: the runs; markers and bars: their means with {100 * level:g} % intervals; ring: the "
+    many = {title: too_many_for_dots(entries) for title, entries in cells.items()}
+    rows = [
+        row
+        for title, entries in cells.items()
+        for key, of in entries.items()
+        for row in _rows(title, key, of, many[title])
+    ]
+    text = f"{_of_runs(many.values())}; markers and bars: their means with {100 * level:g} % intervals; ring: the "
     text += "best setting." if chosen is None else "setting chosen on selection seeds."
     if some_off:
-        text += " Crosses below: runs that failed or are off the scale, left out of the means."
+        below = "share of runs" if all(many.values()) else "runs"
+        text += f" Below: {below} that failed or are off the scale, left out of the means."
     alt = f"{measure} over {parameter}. Marked: {'; '.join(_marked(cells, look))}."
     return Plot(name, figure, rows, f"{caption} {text}".strip(), alt)
+
+
+def _of_runs(many: Collection[bool]) -> str:
+    bands = "pale bands: the middle 80 % of the runs"
+    if all(many):
+        return bands.capitalize()
+    return f"Dots: the runs, or, where they are many, {bands}" if any(many) else "Dots: the runs"
 
 
 def _figure(
@@ -187,12 +212,19 @@ def _evaluated(
     return {value: cell._replace(best=value == marked) for value, cell in found.items()}
 
 
-def _rows(title: str, key: str, of: Mapping[float, Cell]) -> list[dict[str, Any]]:
+def _rows(title: str, key: str, of: Mapping[float, Cell], many: bool) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for value, cell in of.items():
         common = {"panel": title, "algorithm": key, "parameter": value}
-        for i, (result, shown) in enumerate(zip(cell.values.tolist(), cell.shown.tolist(), strict=True)):
-            rows.append({**common, "kind": "run", "run": i, "value": result, "off_scale": not shown, "best": cell.best})
+        if many:
+            low, high = spread(cell)
+            off = int((~cell.shown).sum())
+            rows.append({**common, "kind": "spread", "low": low, "high": high, "off_scale": off, "best": cell.best})
+        else:
+            for i, (result, on) in enumerate(zip(cell.values.tolist(), cell.shown.tolist(), strict=True)):
+                rows.append(
+                    {**common, "kind": "run", "run": i, "value": result, "off_scale": not on, "best": cell.best}
+                )
         if cell.mean is not None:
             ends = {"low": cell.mean.low, "high": cell.mean.high, "best": cell.best}
             rows.append({**common, "kind": "mean", "value": cell.mean.estimate, **ends})

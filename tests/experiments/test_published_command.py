@@ -69,9 +69,8 @@ def test_a_report_from_a_table_alone(own, tmp_path, capsys):
     capsys.readouterr()
     assert command("report", own, "--out", tmp_path, "--from", tmp_path / "to", "--markdown") == 0
     printed = capsys.readouterr().out
-    assert printed.startswith(
-        "### Own (nowhere)\n\n- The capped are small: **holds** (value 0.35; computed: below 1)\n"
-    )
+    assert printed.startswith("### Own (nowhere)\n\n- Compared: ")
+    assert "\n\n- The capped are small: **holds** (value 0.35; computed: below 1)\n" in printed
     assert "| no cap | 0.2667 | 3 |" in printed
 
 

@@ -11,6 +11,8 @@ from sb3_robust_be.evaluation import combined, computed, greater
 HOSTILE = (
     """<script>alert(1)</script> "' onload=x ]]> --> url(http://a.example/b) &amp; id="figures" \x07\x1b[31m $x_1$"""
 )
+SWEPT = {2.0**i: np.random.default_rng(i).normal(size=30) for i in range(40)}
+"""More runs than are drawn as shapes"""
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
 
@@ -21,8 +23,7 @@ def hostile_plots():
         report.lines(name, {HOSTILE: {HOSTILE: x**2, "MSBE": x}}, x, x_label=HOSTILE, measure="y", caption=HOSTILE)
         for name in ("objectives", "objectives-2")
     ]
-    runs = np.random.default_rng(0).normal(size=5_001)
-    sweep = {"many runs": {"qrc": {1.0: runs}, HOSTILE: {2.0: [np.nan]}}}
+    sweep = {"many runs": {"qrc": SWEPT, HOSTILE: {2.0: [np.nan]}}}
     options = {"parameter": "α", "measure": "return", "rng": np.random.default_rng(0)}
     return [*plots, report.sensitivity("sweep", sweep, **options)]
 

@@ -65,8 +65,8 @@ def browser():
 @pytest.fixture(scope="module")
 def folder(made, hostile, hostile_page):
     kinds = report.Report("Every kind", "kinds", plots=[made[name] for name in KINDS])
-    report.write(kinds, hostile_page.parent)
-    report.write_index(hostile_page.parent, [kinds, hostile])
+    path = report.write(kinds, hostile_page.parent)
+    report.write_index(hostile_page.parent, {path: kinds, hostile_page: hostile})
     return hostile_page.parent
 
 
@@ -119,10 +119,13 @@ def test_texts_stand_out_in_light_and_dark(browser, folder, scheme):
 
 def test_the_contents_and_the_index_lead_on(browser, folder):
     page, _, _ = opened(browser, folder / "index.html")
-    page.get_by_role("link", name="Every kind").first.click()
+    page.get_by_role("link", name="Every kind").click()
     assert page.url.endswith("kinds.html")
     page.get_by_role("link", name="How it was made").click()
     assert page.evaluate("document.querySelector('#made').getBoundingClientRect().top") < 800
+    assert page.get_by_role("img").count() == 3, "the others are folded"
+    for summary in page.locator("summary").all():
+        summary.click()
     assert page.get_by_role("img").count() == len(KINDS)
     page.context.close()
 

@@ -6,6 +6,7 @@ import scipy
 from report_figures import bimodal, distributions, drawn_texts, points, rng, scores, written_rows
 
 from sb3_robust_be.evaluation import ecdf_band, mean_interval
+from sb3_robust_be.report import label
 from sb3_robust_be.report.rain import density
 
 
@@ -61,11 +62,19 @@ def test_distribution_functions_count_failures_as_worst(made):
     assert y[-1] == 1.0
     errors = distributions({"p": {"dqn": [1.0, 2.0, np.nan]}}, higher_is_better=False)
     [(scores_axis, strip, axis)] = score_axes(errors)
-    assert points(axis, "_ecdf:dqn")[:, 1].tolist() == [0.0, 1 / 3, 2 / 3, 2 / 3]
+    assert points(axis, "_ecdf:dqn")[:, 1].tolist() == [1 / 3, 1 / 3, 2 / 3, 2 / 3]
     # Failures stand at the bad end.
     assert strip.get_position().x0 > scores_axis.get_position().x0
     [(scores_axis, strip, _)] = score_axes(distributions({"p": {"dqn": [1.0, 2.0, np.nan]}}))
     assert strip.get_position().x0 < scores_axis.get_position().x0
+
+
+def test_the_right_panels_have_a_legend_and_say_what_they_show(made):
+    for (*_, axis), entries in zip(score_axes(made["distributions"]), scores().values(), strict=True):
+        assert axis.get_ylabel() == "share of seeds at or below"
+        assert [text.get_text() for text in axis.get_legend().get_texts()] == [label(key) for key in entries]
+        colours = [line.get_color() for line in axis.get_legend().get_lines()]
+        assert colours == [axis.get_lines()[i].get_color() for i in range(len(entries))]
 
 
 @pytest.mark.parametrize("values", [[3.0], [np.nan], [np.nan, 2.0], [5.0, 5.0], [1e9, 1e9 + 1.0], [-1e-9, 1e-9]])

@@ -45,6 +45,24 @@ def test_learning_curves_show_the_bands_and_every_run(made):
     assert not drawn(learning_curves().figure.axes[0], "_runs:dqn")
 
 
+def test_many_curves_are_bands():
+    values = np.arange(31.0)[:, None] * np.array([1.0, 2.0])
+    plot = report.learning_curves("l", {"p": {"dqn": values}}, [0, 1], measure="m", rng=rng(), show_runs=True)
+    [axis] = plot.figure.axes
+    assert not drawn(axis, "_runs:dqn")
+    [band] = [one for one in axis.collections if one.get_label() == "_spread:dqn"]
+    assert {tuple(corner) for corner in band.get_paths()[0].vertices} == {
+        (0.0, 3.0),
+        (0.0, 27.0),
+        (1.0, 6.0),
+        (1.0, 54.0),
+    }
+    assert plot.caption.endswith("Pale bands: the middle 80 % of the runs.")
+    few = report.learning_curves("l", {"p": {"dqn": values[:30]}}, [0, 1], measure="m", rng=rng(), show_runs=True)
+    assert len(drawn(few.figure.axes[0], "_runs:dqn")) == 30
+    assert few.caption.endswith("Thin lines: the runs.")
+
+
 def test_a_mean_is_over_the_same_runs_everywhere():
     """A low run among high ones, whose episode alone ends last: the mean must not fall to it; a failed one is none."""
     values = np.full((4, 6), 100.0)
@@ -144,6 +162,39 @@ def test_every_run_of_a_sweep_is_a_dot_or_a_cross(made):
     assert found == {(panel, key, 2.0**-4) for panel in settings() for key in settings()[panel]}
 
 
+def test_many_runs_at_a_setting_are_a_band(made):
+    values = np.arange(101.0)
+    values[90:] = np.nan
+    options = {"parameter": "α", "measure": "error", "rng": rng()}
+    plot = report.sensitivity("s", {"p": {"td": {1.0: values, 2.0: 2.0 * values, 4.0: [np.nan] * 31}}}, **options)
+    main, strip = plot.figure.axes
+    assert not len(points(main, "_runs:td"))
+    [band] = [one for one in main.collections if one.get_label() == "_spread:td"]
+    corners = band.get_paths()[0].vertices
+    # The tenths of 0 … 89, at the settings 2⁰ and 2¹: 8.9 and 80.1.
+    assert {(round(x), round(y, 6)) for x, y in corners} == {(0, 8.9), (0, 80.1), (1, 17.8), (1, 160.2)}
+    [shares] = strip.collections
+    tops = {(round(x, 6), round((0.4 - y) / 0.8, 6)) for x, y in shares.get_paths()[0].vertices}
+    assert {(-0.5, round(11 / 101, 6)), (1.5, round(11 / 101, 6)), (1.5, 1.0), (2.5, 1.0)} <= tops
+    rows = [row for row in plot.data if row["kind"] == "spread"]
+    assert [(row["parameter"], row["off_scale"]) for row in rows] == [(1.0, 11), (2.0, 11), (4.0, 31)]
+    assert [row["low"] for row in rows[:2]] == pytest.approx([8.9, 17.8])
+    assert not any(row["kind"] == "run" for row in plot.data)
+    assert plot.caption.startswith("Pale bands: the middle 80 % of the runs;")
+    assert "share of runs that failed" in plot.caption
+    assert made["sensitivity"].caption.startswith("Dots: the runs;")
+
+
+def test_every_setting_has_a_column(made):
+    main = made["sensitivity"].figure.axes[0]
+    columns = [(patch.get_x(), patch.get_x() + patch.get_width()) for patch in main.patches]
+    assert columns == [(e - 0.5, e + 0.5) for e in range(-9, 0, 2)], "every second one is shaded"
+    for key in ("tdc", "tdc-huber", "td"):
+        offsets = points(main, f"_runs:{key}")[:, 0]
+        assert (np.abs(offsets - np.round(offsets)) < 0.5).all()
+    assert main.get_xlim() == (-9.5, -0.5)
+
+
 def test_runs_off_the_scale_are_crosses_and_cost_the_mark():
     plot = sensitivity(worst={"SmallChain": 3.0})
     limited, free = plot.figure.axes[0], plot.figure.axes[2]
@@ -170,11 +221,11 @@ def test_places_and_labels_of_settings():
 
 
 def test_many_dots_become_a_bitmap_and_the_text_stays():
-    def svg(runs):
-        panels = {"p": {"td": {1.0: rng().normal(size=runs), 2.0: rng(1).normal(size=runs)}}}
+    def svg(settings):
+        panels = {"p": {"td": {2.0**i: rng(i).normal(size=30) for i in range(settings)}}}
         return report.sensitivity("s", panels, parameter="α", measure="MSVE", rng=rng()).svg()
 
-    few, many = svg(10), svg(2501)
+    few, many = svg(2), svg(40)
     assert b"<image" not in few
     assert b"<image" in many
     assert b">MSVE<" in many

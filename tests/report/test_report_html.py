@@ -7,13 +7,15 @@ import os
 import platform
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html import escape
 
 import numpy as np
 import pytest
-from report_pages import HOSTILE, Page, hostile_report
+from report_pages import HOSTILE, SWEPT, Page, hostile_report
 
 from sb3_robust_be import report
+from sb3_robust_be.evaluation import combined, greater
 from sb3_robust_be.report import html
 from sb3_robust_be.system import StoreError
 
@@ -66,13 +68,64 @@ def test_hostile_words_are_shown_as_they_are(written):
 
 def test_the_contents_lead_to_the_sections(written):
     _, page = written
-    expected = ["#verdicts", "#notes", "#figures", "#tables", "#failures", "#made"]
+    expected = ["#summary", "#verdicts", "#tables", "#settings", "#failures", "#made"]
     assert [link for link in page.links if link.startswith("#")] == expected
     text = "".join(page.texts)
     for words in ("holds", "does not hold", "not resolved by this many seeds", "Failed runs (30)", "Show all 30"):
         assert words in text
     empty = Page(html._page(small(), {}))
     assert empty.links == ["#made"], "what is empty has no section"
+
+
+def test_a_page_begins_with_its_summary_and_three_figures_and_folds_the_others(made, tmp_path):
+    plots = [made[name] for name in ("lines", "bars", "profiles", "sensitivity")]
+    page = Page(html._page(small(plots=plots, summary=["First."]), drawings(plots)))
+    assert [key for key in page.ids if key.startswith("figure")] == [
+        *("figure-lines", "figure-bars", "figure-profiles"),
+        *("figures", "figure-sensitivity"),
+    ]
+    assert "First." in page.texts
+    assert page.tags.count("details") == 1
+    named = Page(html._page(small(plots=plots, pictures=["sensitivity"]), drawings(plots)))
+    order = [key.removeprefix("figure-") for key in named.ids if key.startswith("figure-")]
+    assert order == ["sensitivity", "lines", "bars", "profiles"]
+    assert named.tags.count("details") == 3
+    with pytest.raises(ValueError, match="pictures has 'other', which is no figure of small"):
+        small(plots=plots, pictures=["other"])
+
+
+def drawings(plots):
+    return {plot.name: plot.svg() for plot in plots}
+
+
+def test_verdicts_stand_below_their_sentence_and_single_comparisons_fold():
+    high, low = np.arange(10.0) + 20.0, np.arange(10.0)
+    parts = [greater(f"part {i}", high, low) for i in range(3)]
+    of_paper = [replace(one, sentence="In the paper's words.") for one in (combined("everywhere", parts), *parts)]
+    found = html._page(small(verdicts=[greater("ours", low, high), *of_paper], claims=["In words."]), {})
+    places = [found.index(words) for words in (
+        "“In the paper&#x27;s words.”", "4 hold.", "everywhere", "<details>", "3 single comparisons: 3 hold", "part 2",
+        "</details>", "Claims of ours", "1 does not hold.", "ours: ",
+    )]  # fmt: skip
+    assert places == sorted(places)
+    assert "In words." not in found, "the paper's own words are there"
+    without = html._page(small(verdicts=parts, claims=["In words."]), {})
+    assert "In words." in without
+    assert "<details>" not in without
+    many = html._page(small(verdicts=[greater(f"part {i}", high, low) for i in range(13)]), {})
+    assert "1 further verdict: 1 holds" in many
+
+
+def test_long_tables_and_readings_fold_and_wide_tables_say_so():
+    short, long = (report.Table(name, [{"a": i} for i in range(n)], "C.") for name, n in (("s", 20), ("l", 21)))
+    wide = report.Table("w", [{f"column {i}": "x" * 20 for i in range(7)}])
+    found = html._page(small(tables=[short, long, wide], readings=["One?", "Two?"]), {})
+    page = Page(found)
+    assert page.tags.count("details") == 2
+    assert "l: C. (21 rows)" in page.texts
+    assert "What the paper leaves open, and what is done here (2)" in page.texts
+    widths = [value.split()[1] for tag, key, value in page.attributes if value.startswith("scroll ")]
+    assert widths == ["small", "small", "wide", "small"]
 
 
 def test_every_drawing_has_a_description(written, hostile):
@@ -98,7 +151,7 @@ def test_links_lead_to_files_that_hold_the_numbers(written, hostile):
     ET.parse(folder / "objectives.svg")
     rows = list(csv.DictReader(io.StringIO((folder / "sweep.csv").read_text(encoding="utf-8"))))
     values = [float(row["value"]) for row in rows if row["kind"] == "run" and row["algorithm"] == "qrc"]
-    np.testing.assert_array_equal(values, np.random.default_rng(0).normal(size=5_001))
+    np.testing.assert_array_equal(values, np.concatenate(list(SWEPT.values())))
 
 
 def test_the_same_report_gives_the_same_page(hostile, tmp_path):
@@ -106,14 +159,21 @@ def test_the_same_report_gives_the_same_page(hostile, tmp_path):
     assert pages[0] == pages[1]
 
 
-def test_the_index_lists_claims_by_report(hostile, tmp_path):
-    other = small(failures=[("run", "line")])
-    page = Page(report.write_index(tmp_path, [hostile, other]).read_text(encoding="utf-8"))
-    assert [link for link in page.links if not link.startswith("#")] == ["all.html", "small.html"]
+def test_the_index_counts_sentences_and_verdicts_and_leads_to_the_pages(hostile, tmp_path):
+    high, low = np.arange(10.0) + 20.0, np.arange(10.0)
+    verdicts = [replace(greater(word, high, low), sentence=word) for word in ("one", "two")]
+    other = small(failures=[("run", "line")], verdicts=[*verdicts, greater("three", low, high)])
+    pages = {tmp_path / "a" / "all.html": hostile, tmp_path / "small.html": other}
+    path = report.write_index(tmp_path, pages, "Two & more", ["Of a paper."])
+    page = Page(path.read_text(encoding="utf-8"))
+    assert [link for link in page.links if not link.startswith("#")] == ["a/all.html", "small.html"]
     assert set(page.fragments) <= set(page.ids)
-    cells = [text for text in page.texts if text.strip().isdigit()]
-    assert cells == ["2", "2", "1", "30", "0", "0", "0", "1"]
-    assert "of-small" not in page.ids, "it has no claim"
+    assert {"Two & more", "Of a paper."} <= set(page.texts)
+    found = page.texts
+    assert "2 hold, 2 do not hold, 1 is not resolved" in found
+    assert "2 hold, 1 does not hold" in found
+    assert found.count("2 hold") == 1, "the sentences of the second"
+    assert [text for text in found if text.isdigit()] == ["30", "1"], "failed runs"
 
 
 def test_a_page_comes_last_and_stays_whole(hostile, tmp_path, monkeypatch):
@@ -140,7 +200,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     with pytest.raises(StoreError, match="file"):
         report.write(small(), tmp_path / "file")
     with pytest.raises(StoreError, match="file"):
-        report.write_index(tmp_path / "file", [])
+        report.write_index(tmp_path / "file", {})
 
 
 def test_names_are_names_of_files():

@@ -10,7 +10,7 @@ import pytest
 from report_figures import MADE, distributions, drawn_texts, lines, rng, sensitivity, tables, written_rows
 
 from sb3_robust_be import report
-from sb3_robust_be.report.panels import log_label, padded, stacked, step_label
+from sb3_robust_be.report.panels import log_label, on_ticks, padded, stacked, step_label
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -85,7 +85,38 @@ def test_ticks():
     assert padded([5.0]) == (4.75, 5.25)
     assert padded([np.nan]) == (0.0, 1.0)
     assert padded([-1.0, 0.0], log=True) == (0.1, 1.0)
+    assert padded([1.0, 3.0], 0.0) == (1.0, 3.0)
+    assert padded([1.0, 3.0], 0.0, log=True) == pytest.approx((1.0, 3.0))
     assert padded([1.0, 100.0, -1.0], 0.5, log=True) == pytest.approx((0.1, 1000.0))
+
+
+@pytest.mark.parametrize(
+    ("ends", "log", "expected"),
+    [
+        ((-497.0, -98.0), False, (-500.0, 0.0)),
+        ((0.0, 1.0), False, (0.0, 1.0)),
+        ((178.0, 500.0), False, (100.0, 500.0)),
+        ((-1100.0, 110.0), False, (-1500.0, 500.0)),
+        ((1.0, 20.0), True, (1.0, 20.0)),
+        ((0.011, 0.09), True, (0.01, 0.1)),
+        ((0.3, 5000.0), True, (0.1, 10_000.0)),
+        ((1.1, 1.9), True, (1.0, 2.0)),
+        ((0.9, 4.4), True, (0.5, 5.0)),
+    ],
+)
+def test_axes_begin_and_end_on_a_tick(ends, log, expected):
+    assert on_ticks(*ends, log=log) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["distributions", "learning_curves", "sensitivity", "bars", "lines"])
+def test_the_vertical_axes_of_values_end_on_ticks(made, name):
+    for axis in made[name].figure.axes:
+        if axis.get_xlabel() == "failed" or not axis.get_yticks().size or axis.get_facecolor()[0] < 1.0:
+            continue
+        value_axis = axis.xaxis if name == "distributions" else axis.yaxis
+        ticks = value_axis.get_majorticklocs()
+        for end in value_axis.get_view_interval():
+            assert np.isclose(ticks, end, atol=1e-9 * np.abs(ticks).max()).any()
 
 
 def test_dots_of_one_place_are_stacked():

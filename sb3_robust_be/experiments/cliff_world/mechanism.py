@@ -13,6 +13,7 @@ from sb3_robust_be import report
 from sb3_robust_be.evaluation import Verdict, fails_more, greater
 from sb3_robust_be.experiments.cliff_world.trace import GROUPS
 from sb3_robust_be.experiments.experiment import Analysis
+from sb3_robust_be.report.panels import on_ticks
 
 Floats = NDArray[np.float64]
 Traces = Mapping[str, Sequence[Mapping[str, np.ndarray]]]
@@ -74,6 +75,7 @@ def _figure(stacked: Mapping[str, dict[str, Floats]], steps: np.ndarray, rng: np
     plot = report.learning_curves("mechanism", panels, steps, measure="", rng=rng, caption=_CAPTION)
     axis = next(axis for axis in plot.figure.axes if axis.get_title(loc="left") == ratio)
     axis.set_yscale("log")
+    axis.set_ylim(on_ticks(axis.dataLim.minposy, axis.dataLim.y1, log=True))
     axis.yaxis.set_major_formatter("{x:g}")
     what = "Over training, corrections and clipping at falls and at blocked moves, and where they leave the agents."
     return replace(plot, alt=" ".join([what, *_sentences(stacked)]))

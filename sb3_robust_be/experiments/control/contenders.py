@@ -139,4 +139,5 @@ CLIP = Reading(
     "by τ tanh(h/τ)",
     "the caption says that QRC-Huber and GQ-Huber use a twice differentiable estimate, and section 5 gives this one; "
     "the clip itself, of which section 5 says that it is just as effective, stands beside it, a contender of its own.",
+    scales=("smoke", "long", "paper"),
 )

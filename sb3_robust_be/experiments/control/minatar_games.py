@@ -189,8 +189,8 @@ def experiment(name: str, summary: str, presets: Mapping[str, ControlPreset]) ->
                     "mean rank over games of the return, last 25 % of steps",
                 ),
                 "mean rank",
-                "ranks need no pool of reference; the paper's size has its five selection seeds, laptop nothing to "
-                "choose.",
+                "ranks need no pool of reference.",
+                scales=("paper",),
             ),
             Reading(
                 "Which return is scaled?",

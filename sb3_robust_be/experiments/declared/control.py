@@ -126,6 +126,7 @@ EXPERIMENT = Experiment(
             ("six, unpublished (section 8.1)", "2^-12 … 2^-7, the co-author's code"),
             "2^-12 … 2^-7",
             "nothing else is known.",
+            scales=("long", "paper"),
         ),
         Reading(
             "How does Cliff World look to the agent?",
@@ -144,7 +145,8 @@ EXPERIMENT = Experiment(
             "Has DQN a target network?",
             ("with a swept refresh (section 8.1)", "left out (appendix, ablations)"),
             "swept",
-            "the baseline can only gain by it: none at all is in the sweep of the paper's size.",
+            "the baseline can only gain by it: none at all is in the sweep.",
+            scales=("long", "paper"),
         ),
         Reading(
             "How many settings do DQN and SBEED choose from?",
@@ -154,12 +156,14 @@ EXPERIMENT = Experiment(
             ),
             "90 and 480",
             "the factors of 120 and 360 are unknown; ours are spelt out.",
+            scales=("paper",),
         ),
         Reading(
             "How long are the runs on Cliff World?",
             ("100 000 steps (appendix, domains)", "50 000 steps (appendix, nonlinear control)"),
             "50 000 steps",
             "it is the statement that names Cliff World.",
+            scales=("long", "paper"),
         ),
         Reading(
             "What is narrow?",

@@ -117,7 +117,7 @@ def _analyse(preset: DrawsPreset, rows: Rows) -> Analysis:
         plots=[error_bars("fixed-points", relative, caption)],
         tables=[error_table("errors", relative, columns)],
         notes=[
-            "The paper draws each network once; laptop has 30 draws, paper 100. Minima are exact. Baird is left out, "
+            f"The paper draws each network once; here are {preset.draws} draws. Minima are exact. Baird is left out, "
             "as in the paper: its true values can be represented.",
             "The p-values are Holm's, over all claims that rest on draws; the intervals are those of single claims.",
         ],

@@ -391,10 +391,17 @@ EXPERIMENT = Experiment(
             "How many settings does each contender choose from?",
             ("a full product of all its arguments", "the same step sizes for all, and little else"),
             "the same step sizes for all, and little else",
-            "more settings are more tries. The laptop's size has six step sizes, three constant and three falling, for "
-            "every contender, and one refresh, every 64 steps, for every target network. The paper's has nine, five "
-            "constant and four falling; there the DQN with SB3's loss chooses among three refreshes as well, 27 "
-            "settings in all, which favours a baseline.",
+            "more settings are more tries. There are six step sizes, three constant and three falling, for every "
+            "contender, and one refresh, every 64 steps, for every target network.",
+            scales=("laptop",),
+        ),
+        Reading(
+            "How many settings does each contender choose from?",
+            ("a full product of all its arguments", "the same step sizes for all, and little else"),
+            "the same step sizes for all, and little else",
+            "more settings are more tries. There are nine step sizes, five constant and four falling; the DQN with "
+            "SB3's loss chooses among three refreshes as well, 27 settings in all, which favours a baseline.",
+            scales=("paper",),
         ),
         Reading(
             "Is DQN's gradient clipped?",

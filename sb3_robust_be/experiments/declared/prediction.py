@@ -36,6 +36,8 @@ CASES = (
     Case("Baird", "Baird", {"start": "last"}),
     Case("Baird, θ₀ = (1⁶,10,1)", "Baird", {"start": "sixth"}),
 )
+PICTURES = ("msve-auc-gtd2", "msve-auc-tdc", "mave-late-tdc")
+"""The figures that carry the page: the paper's two families over the whole run, and TDC's at its end"""
 FEATURES = tuple(Case(f"SmallChain, features {seed}", "SmallChain", {"seed": seed}) for seed in (1, 2, 3))
 """Other draws of SmallChain's network, for the paper's six only"""
 
@@ -162,7 +164,7 @@ def _analyse(preset: PredictionPreset, rows: Rows) -> Analysis:
             f"α and η were chosen on {preset.selection_seeds} seeds from 10 000 on; what is reported are "
             f"{preset.seeds} other seeds, from 0 on, the same trajectories for every algorithm. Runs that diverged "
             "count as the largest finite error in means and tests.",
-            f"Steps are {preset.steps:g} of the paper's. laptop is paper: the whole sweep is minutes on two cores. "
+            f"Runs have {preset.steps:g} times the paper's steps. "
             "Other draws of SmallChain's network are in the tables.",
         ],
     )
@@ -171,6 +173,8 @@ def _analyse(preset: PredictionPreset, rows: Rows) -> Analysis:
         analysis.tables.append(table(name, panels[name], own))
         if name in SHOWN:
             analysis.plots += sensitivity_plots(name, panels[name], own, [case.label for case in preset.cases])
+    there = {plot.name for plot in analysis.plots}
+    analysis.pictures = tuple(name for name in PICTURES if name in there)
     return analysis
 
 

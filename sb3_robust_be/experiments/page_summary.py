@@ -1,0 +1,92 @@
+"""The five lines at the top of a report page, made from its rows and its verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sb3_robust_be.evaluation import Verdict
+from sb3_robust_be.experiments.experiment import REPORTED, SELECTION
+from sb3_robust_be.experiments.rows import Row, Rows, key_of
+from sb3_robust_be.report import label
+from sb3_robust_be.report.sentences import by_sentence, counted, counted_sentences, surprises
+from sb3_robust_be.report.tables import verdict_number
+
+MOST_NAMES = 9
+"""Names that are listed; of more the first ones and how many others"""
+RUN = ("stage", "domain", "contender", "setting", "seed")
+"""The columns that tell runs apart"""
+
+
+def page_summary(rows: Rows, verdicts: Sequence[Verdict]) -> list[str]:
+    """
+    :param rows: Of all runs of an experiment.
+    :param verdicts: On its claims.
+    :return: What was compared; how long and how often; how many of the paper's claims hold; those that fail by most;
+        and how many runs were lost.
+    """
+    reported = [row for row in rows if row.get("stage", REPORTED) == REPORTED]
+    return [_compared(reported), _length(reported, rows), _claims(verdicts), _surprises(verdicts), _lost(rows)]
+
+
+def _compared(reported: Rows) -> str:
+    contenders = dict.fromkeys(label(row["contender"]) for row in reported if "contender" in row)
+    domains = dict.fromkeys(row["domain"] for row in reported if "domain" in row)
+    return f"Compared: {_listed(contenders)}, on {_listed(domains)}."
+
+
+def _listed(names: Iterable[str]) -> str:
+    found = list(names)
+    more = len(found) - MOST_NAMES
+    return "; ".join(found) if more < 2 else f"{'; '.join(found[:MOST_NAMES])} and {more} others"
+
+
+def _length(reported: Rows, rows: Rows) -> str:
+    seeds = _seeds(reported)
+    if not seeds:
+        return "Length: everything is computed exactly, without runs and seeds."
+    steps = sorted({row["steps"] for row in reported if "steps" in row})
+    long = f"{_range(steps)} steps a run, " if steps else ""
+    chosen = sorted(set(_seeds([row for row in rows if row.get("stage") == SELECTION]).values()))
+    text = f"Length: {long}{_range(sorted(set(seeds.values())))} seeds of each contender"
+    return f"{text}; settings were chosen on {_range(chosen)} other seeds." if chosen else f"{text}."
+
+
+def _seeds(rows: Rows) -> dict[str, int]:
+    """How many there are by domain."""
+    found: dict[str, set[int]] = {}
+    for row in rows:
+        if "seed" in row:
+            found.setdefault(row.get("domain", ""), set()).add(row["seed"])
+    return {domain: len(own) for domain, own in found.items()}
+
+
+def _range(numbers: Sequence[int]) -> str:
+    first, last = (f"{number:,}".replace(",", "\u2009") for number in (numbers[0], numbers[-1]))
+    return first if first == last else f"{first} to {last}"
+
+
+def _claims(verdicts: Sequence[Verdict]) -> str:
+    if not verdicts:
+        return "Claims: none is judged."
+    of_sentences = [group for group in by_sentence(verdicts) if group.sentence]
+    every = f"{len(verdicts)} verdicts: {counted(verdicts)}."
+    if not of_sentences:
+        return f"Claims: {every}"
+    return f"Claims: of {len(of_sentences)} sentences of the paper {counted_sentences(of_sentences)}; of {every}"
+
+
+def _surprises(verdicts: Sequence[Verdict]) -> str:
+    of_paper = [verdict for verdict in verdicts if verdict.sentence] or verdicts
+    found = [f"{one.claim} ({number})" if (number := verdict_number(one)) else one.claim for one in surprises(of_paper)]
+    return (
+        f"Largest surprises, claims that do not hold: {'; '.join(found)}."
+        if found
+        else "Surprises: none; no claim is refuted."
+    )
+
+
+def _lost(rows: Rows) -> str:
+    runs: dict[tuple[object, ...], Row] = {key_of(row, RUN): row for row in rows}
+    crashed = sum("failed" in row for row in runs.values())
+    diverged = sum(row.get("diverged_at") is not None for row in runs.values())
+    return f"Lost: of {len(runs)} runs {crashed} crashed and {diverged} diverged."

@@ -1,0 +1,74 @@
+"""The five lines at the top of a page, from rows and verdicts."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from sb3_robust_be.evaluation import computed, greater
+from sb3_robust_be.experiments.control.contenders import CLIP
+from sb3_robust_be.experiments.declared import load_declared, names
+from sb3_robust_be.experiments.page_summary import page_summary
+from sb3_robust_be.experiments.publish import FOLDER, load
+from sb3_robust_be.experiments.reporting import make_report
+
+
+def row(domain, contender, seed, stage="reported", **more):
+    return {"stage": stage, "domain": domain, "contender": contender, "seed": seed, "steps": 20_000, **more}
+
+
+def test_what_was_compared_how_long_and_what_was_found():
+    high, low = np.arange(10.0) + 20.0, np.arange(10.0)
+    rows = [row("acrobot", name, seed) for name in ("dqn", "qrc_huber") for seed in range(3)]
+    rows += [row("lunar-lander", "dqn", 0, steps=40_000, diverged_at=7), row("lunar-lander", "dqn", 1, failed="no")]
+    rows += [row("acrobot", "dqn", 10_000 + i, "selection", setting={"rate": i}) for i in range(4)]
+    verdicts = [
+        replace(greater("DQN is above", low, high), sentence="It is."),
+        replace(greater("QRC is above", high, low), sentence="It is, too."),
+        greater("ours", low, high),
+    ]
+    compared, length, claims, surprises, lost = page_summary(rows, verdicts)
+    assert compared == "Compared: DQN; QRC-Huber, on acrobot; lunar-lander."
+    assert length == (
+        "Length: 20\u2009000 to 40\u2009000 steps a run, 2 to 3 seeds of each contender; settings were chosen on 4 "
+        "other seeds."
+    )
+    assert claims == (
+        "Claims: of 2 sentences of the paper 1 holds, 1 does not hold; of 3 verdicts: 1 holds, 2 do not hold."
+    )
+    assert surprises.startswith("Largest surprises, claims that do not hold: DQN is above (difference of means −20.")
+    assert "ours" not in surprises, "the paper's claims come first"
+    assert lost == "Lost: of 12 runs 1 crashed and 1 diverged."
+
+
+def test_exact_results_have_no_length_and_nothing_may_be_refuted():
+    rows = [{"domain": "Baird", "contender": f"c{i}"} for i in range(12)]
+    compared, length, claims, surprises, _ = page_summary(rows, [computed("1 < 2", 1.0, 2.0)])
+    assert compared.endswith("c8 and 3 others, on Baird.")
+    assert length == "Length: everything is computed exactly, without runs and seeds."
+    assert claims == "Claims: 1 verdicts: 1 holds."
+    assert surprises == "Surprises: none; no claim is refuted."
+    assert page_summary([], [])[2] == "Claims: none is judged."
+
+
+def test_only_the_readings_of_the_scale_that_ran_are_shown():
+    """On the laptop Cliff World ran for 20 000 steps, and the clip was the hard one."""
+    made = make_report(load_declared("control"), "laptop", load(FOLDER, "control", "laptop"), "")
+    text = " ".join([*made.notes, *made.readings])
+    assert "Cliff World 20000 steps" in text
+    assert "50 000" not in text
+    assert CLIP.question not in text
+    assert "laptop" in load_declared("control").presets
+    assert len(made.summary) == 5
+    readings = {reading.question: reading.scales for reading in load_declared("control").readings}
+    assert readings["How long are the runs on Cliff World?"] == ("long", "paper")
+
+
+def test_the_scales_of_readings_are_sizes_of_their_experiment():
+    limited = 0
+    for name in names():
+        experiment = load_declared(name)
+        for reading in experiment.readings:
+            limited += bool(reading.scales)
+            # CLIP is shared by experiments of which not all have each size.
+            assert reading is CLIP or set(reading.scales) <= experiment.presets.keys()
+    assert limited > 5
