@@ -18,6 +18,7 @@ import sb3_robust_be
 from sb3_robust_be import cli
 from sb3_robust_be.experiments import fingerprint
 from sb3_robust_be.experiments.compare import compare_command as command
+from sb3_robust_be.experiments.compare import compare_files
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--algos", "qlc", "--steps", "40", "--net-arch", "8", "--executor", "serial", "--quiet", "--out", "out"]
@@ -39,7 +40,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     # They take longer than the runs.
     monkeypatch.setattr(command, "make_plots", lambda *_: (SimpleNamespace(caption="none"),))
-    monkeypatch.setattr(command, "stacked_png", lambda _: b"")
+    for picture in ("stacked_png", "stacked_svg"):
+        monkeypatch.setattr(compare_files, picture, lambda _: b"")
     write(tmp_path, SOURCE)
     importlib.invalidate_caches()
     yield tmp_path
