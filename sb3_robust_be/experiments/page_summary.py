@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable, Sequence
 
 from sb3_robust_be.evaluation import Verdict
@@ -29,9 +30,10 @@ def page_summary(rows: Rows, verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def _compared(reported: Rows) -> str:
-    contenders = dict.fromkeys(label(row["contender"]) for row in reported if "contender" in row)
-    domains = dict.fromkeys(row["domain"] for row in reported if "domain" in row)
-    return f"Compared: {_listed(contenders)}, on {_listed(domains)}."
+    contenders = dict.fromkeys(label(str(row["contender"])) for row in reported if "contender" in row)
+    domains = dict.fromkeys(str(row["domain"]) for row in reported if "domain" in row)
+    where = f", on {_listed(domains)}" if domains else ""
+    return f"Compared: {_listed(contenders) or 'runs without names'}{where}."
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -44,7 +46,7 @@ def _length(reported: Rows, rows: Rows) -> str:
     seeds = _seeds(reported)
     if not seeds:
         return "Length: everything is computed exactly, without runs and seeds."
-    steps = sorted({row["steps"] for row in reported if "steps" in row})
+    steps = sorted({row["steps"] for row in reported if isinstance(row.get("steps"), numbers.Real)})
     long = f"{_range(steps)} steps a run, " if steps else ""
     chosen = sorted(set(_seeds([row for row in rows if row.get("stage") == SELECTION]).values()))
     text = f"Length: {long}{_range(sorted(set(seeds.values())))} seeds of each contender"
@@ -53,15 +55,15 @@ def _length(reported: Rows, rows: Rows) -> str:
 
 def _seeds(rows: Rows) -> dict[str, int]:
     """How many there are by domain."""
-    found: dict[str, set[int]] = {}
+    found: dict[str, set[str]] = {}
     for row in rows:
         if "seed" in row:
-            found.setdefault(row.get("domain", ""), set()).add(row["seed"])
+            found.setdefault(str(row.get("domain", "")), set()).add(str(row["seed"]))
     return {domain: len(own) for domain, own in found.items()}
 
 
-def _range(numbers: Sequence[int]) -> str:
-    first, last = (f"{number:,}".replace(",", "\u2009") for number in (numbers[0], numbers[-1]))
+def _range(ordered: Sequence[float]) -> str:
+    first, last = (f"{number:,}".replace(",", "\u2009") for number in (ordered[0], ordered[-1]))
     return first if first == last else f"{first} to {last}"
 
 

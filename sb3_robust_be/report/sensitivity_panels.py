@@ -154,7 +154,7 @@ def _means(axis: Axes, of: Mapping[float, Cell], look: Look, key: str) -> None:
         linestyle=look.line,
         linewidth=1.1,
         marker=look.marker,
-        markersize=4.5,
+        markersize=6,
         markeredgecolor="white",
         markeredgewidth=0.5,
         label=f"_mean:{key}",

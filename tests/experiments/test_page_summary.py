@@ -50,6 +50,15 @@ def test_exact_results_have_no_length_and_nothing_may_be_refuted():
     assert page_summary([], [])[2] == "Claims: none is judged."
 
 
+def test_columns_of_a_users_own():
+    """Names need not be text, nor be there."""
+    rows = [{"contender": 3, "domain": {"size": i}, "seed": "a", "steps": "few"} for i in range(2)]
+    compared, length, *_ = page_summary(rows, [])
+    assert compared == "Compared: 3, on {'size': 0}; {'size': 1}."
+    assert length == "Length: 1 seeds of each contender."
+    assert page_summary([{"n": 1}], [])[0] == "Compared: runs without names."
+
+
 def test_only_the_readings_of_the_scale_that_ran_are_shown():
     """On the laptop Cliff World ran for 20 000 steps, and the clip was the hard one."""
     made = make_report(load_declared("control"), "laptop", load(FOLDER, "control", "laptop"), "")
