@@ -17,6 +17,9 @@ aten = th.ops.aten
 
 Function = Callable[..., Any]
 
+# Columns that a vector register of 512 bits holds. A product with fewer takes as long as one with so many, or longer.
+_WIDE = 16
+
 _RESHAPING = (aten.expand.default, aten.view.default, aten._unsafe_view.default, aten.detach.default)
 
 
@@ -139,7 +142,7 @@ def _warn(what: str, error: Exception, remedy: str) -> None:
 
 
 def simplify(graph: fx.GraphModule) -> None:
-    """Take out operations without effect, and add biases within the matrix products.
+    """Take out operations without effect, add biases within the matrix products, and make no product with few columns.
 
     :param graph: From ``make_fx``, whose nodes know their shapes; changed in place.
     """
@@ -150,6 +153,9 @@ def simplify(graph: fx.GraphModule) -> None:
     for node in list(graph.graph.nodes):
         if node.op == "call_function" and node.target is aten.add.Tensor:
             _fuse_bias(graph.graph, node)
+    for node in list(graph.graph.nodes):
+        if node.op == "call_function" and node.target in (aten.bmm.default, aten.baddbmm.default):
+            _transpose_narrow(graph.graph, node)
     graph.graph.eliminate_dead_code()
     graph.recompile()
 
@@ -185,3 +191,24 @@ def _fuse_bias(graph: fx.Graph, node: fx.Node) -> None:
     node.replace_all_uses_with(fused)
     graph.erase_node(node)
     graph.erase_node(product)
+
+
+def _transpose_narrow(graph: fx.Graph, node: fx.Node) -> None:
+    """``xᵀ = (w'x)ᵀ`` is ``x'w``: of a product with few columns and many rows, a product with many columns.
+
+    The gradient of a network's first layer, and the values of its last one, are such products: 4 observations or 2
+    actions wide. For 30 networks of 64-64 that is 127 µs against 23 and 38 µs against 25 on one core.
+    """
+    rows, columns = _shape(node)[1:]
+    if columns >= min(rows, _WIDE) or node.kwargs:
+        return
+    *bias, left, right = node.args
+    with graph.inserting_before(node):
+        turned = [graph.call_function(aten.transpose.int, (x, -2, -1)) for x in (*bias, right, left)]
+        product = graph.call_function(node.target, tuple(turned))  # type: ignore[arg-type]
+        turned_back = graph.call_function(aten.transpose.int, (product, 1, 2))
+        # What comes next may be a view, which relies on the order in memory.
+        result = graph.call_function(aten.clone.default, (turned_back,), {"memory_format": th.contiguous_format})
+    result.meta = node.meta
+    node.replace_all_uses_with(result)
+    graph.erase_node(node)

@@ -151,6 +151,7 @@ SIMPLIFIED = {
     "scaled_bias": (lambda x, w, b: th.add(b, th.bmm(x, w), alpha=2), 2),
     "number": (lambda x, w, b: 1.5 + th.bmm(x, w), 2),
     "in_place": (lambda x, w, b: x.clone().view(x.shape).add_(1), 2),
+    "as_many_rows_as_columns": (lambda x, w, b: th.bmm(x[:, :, :3], x[:, :, :3]), 3),
 }
 
 
@@ -162,6 +163,22 @@ def test_simplifying_changes_no_value(name):
     simplify(graph)
     th.testing.assert_close(graph(X.clone(), W, B), function(X.clone(), W, B), rtol=1e-6, atol=1e-6)
     assert count(graph) == left <= before
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize(("rows", "columns", "turned"), [(3, 2, True), (2, 3, False), (20, 15, True), (20, 16, False)])
+def test_a_product_has_no_few_columns_where_it_can_have_many(rows, columns, turned, with_bias):
+    """15 columns, one less than a vector register holds, are few, unless the rows are fewer still."""
+    x, w, b = th.rand(2, rows, 4), th.rand(2, 4, columns), th.rand(2, 1, columns)
+
+    def function(x, w, b):
+        return (b + th.bmm(x, w) if with_bias else th.bmm(x, w)).view(2, -1)
+
+    graph = traced(function, x, w, b)
+    simplify(graph)
+    products = [n for n in graph.graph.nodes if n.target in (aten.bmm.default, aten.baddbmm.default)]
+    assert [n.args[-2].target is aten.transpose.int for n in products] == [turned]
+    th.testing.assert_close(graph(x, w, b), function(x, w, b))
 
 
 def test_the_gradient_of_a_network_becomes_simpler():
