@@ -27,7 +27,7 @@ from sb3_robust_be.evaluation import (
 )
 from sb3_robust_be.experiments.control.contenders import dqn_baselines
 from sb3_robust_be.experiments.control.domains import TOLERANCES
-from sb3_robust_be.experiments.control.rendering import Rendering, combined_if_any, verdicts_of
+from sb3_robust_be.experiments.rendering import Rendering, combined_if_any, verdicts_of
 
 Runs = Mapping[str, Mapping[str, np.ndarray]]
 """By domain's name and contender's label; the first axis is the seeds"""

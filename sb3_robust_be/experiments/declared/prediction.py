@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sb3_robust_be import report
-from sb3_robust_be.evaluation import Verdict, holm_adjusted
+from sb3_robust_be.evaluation import Verdict
 from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
 from sb3_robust_be.experiments.linear.prediction_claims import (
     SIMILAR,
     SIX,
+    TD_DIVERGES,
     Panel,
     Panels,
     of_errors,
@@ -22,6 +23,7 @@ from sb3_robust_be.experiments.linear.prediction_claims import (
 from sb3_robust_be.experiments.linear.prediction_figures import MEASURES, sensitivity_plots, table
 from sb3_robust_be.experiments.linear.prediction_problems import Case
 from sb3_robust_be.experiments.linear.sweep_runs import SHOWN, measure, read_sensitivity, sweep_spec
+from sb3_robust_be.experiments.rendering import Rendering, verdicts_of
 from sb3_robust_be.experiments.rows import Row, Rows
 from sb3_robust_be.linear import get
 from sb3_robust_be.linear.sweeps import PAPER_ALPHAS, PAPER_ETAS, paper_steps
@@ -145,11 +147,18 @@ def judged(
     """
     :param panels: Of :func:`panels_of`.
     :param before: Of :func:`errors_before`.
-    :return: Verdicts on the claims, one family after Holm, and a row per claim and case that they rest on, another.
+    :return: Verdicts by sentence of the paper, after Holm, and a row per claim and case that they rest on, another
+        family.
     """
     errors, late = of_errors(panels["msve_auc"]), of_late_absolute_errors(panels["mave_late"], before["mave"])
-    claims = [td_diverges(get("Baird")), *errors.verdicts, *late.verdicts]
-    return holm_adjusted(claims), part_rows([errors, late])
+    exact = Rendering(TD_DIVERGES, [], [td_diverges(get("Baird"))])
+    renderings: dict[str, Rendering] = {}
+    for of in (*errors.renderings, *late.renderings, exact):
+        # The captions of both figures have the same words.
+        own = renderings.setdefault(of.sentence, Rendering(of.sentence, [], []))
+        own.claims.extend(of.claims)
+        own.comparisons.extend(of.comparisons)
+    return verdicts_of(list(renderings.values())), part_rows([errors, late])
 
 
 def _analyse(preset: PredictionPreset, rows: Rows) -> Analysis:
@@ -240,9 +249,30 @@ EXPERIMENT = Experiment(
         ),
         Reading(
             "What is sensitivity?",
-            ("a look at a figure", "how many α, of ratio 2, have at most twice the error at the best"),
-            "the count, called width",
-            "a verdict needs a number.",
+            (
+                "a look at a figure",
+                "how many α, of ratio 2, have at most twice the least error of the algorithm itself",
+                "the same with one limit for both, twice the least error of the squared form",
+            ),
+            "both counts, called widths",
+            "a verdict needs a number; by the first, an algorithm is the narrower the lower its least error.",
+        ),
+        Reading(
+            "What does a problem count on which both algorithms are the same?",
+            ("against a claim of a difference", "nothing: it is left out"),
+            "each is judged",
+            "where |h| never passes τ, Huber's algorithm is the squared one; where every step size is good, none is "
+            "less sensitive.",
+        ),
+        Reading(
+            "When does L1-TDC not learn?",
+            (
+                "its error ends above that before learning",
+                "the same from θ₀ = 1 on HardAlias-2, whose θ₀ = 0 is its optimum",
+                "the same, and TDC's ends below",
+            ),
+            "each is judged",
+            "from its optimum, every algorithm ends above.",
         ),
         Reading(
             "How many problems are often, generally, similar?",

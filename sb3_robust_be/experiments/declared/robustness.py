@@ -16,8 +16,8 @@ from sb3_robust_be.experiments.control.contenders import CLIP, RATES
 from sb3_robust_be.experiments.control.control_analysis import unfinished_notes
 from sb3_robust_be.experiments.control.domains import DOMAINS, SCALES, TOLERANCE
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, ControlResults, measure, plan, read
-from sb3_robust_be.experiments.control.rendering import Rendering, combined_if_any, verdicts_of
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Run
+from sb3_robust_be.experiments.rendering import Rendering, combined_if_any, verdicts_of
 from sb3_robust_be.experiments.rows import Rows
 
 CLIFF, ONE_HOT = "cliff-world", "cliff-world-one-hot"

@@ -14,8 +14,8 @@ from sb3_robust_be.experiments.control.control_analysis import control_analysis
 from sb3_robust_be.experiments.control.domains import DOMAINS as ALL
 from sb3_robust_be.experiments.control.domains import TOLERANCES
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, measure, plan, read
-from sb3_robust_be.experiments.control.rendering import Rendering, combined_if_any, verdicts_of
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading
+from sb3_robust_be.experiments.rendering import Rendering, combined_if_any, verdicts_of
 from sb3_robust_be.experiments.rows import Rows
 
 DOMAINS = ("acrobot", "cart-pole", "mountain-car")

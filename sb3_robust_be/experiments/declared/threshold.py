@@ -22,8 +22,8 @@ from sb3_robust_be.experiments.control import contenders as c
 from sb3_robust_be.experiments.control.control_analysis import control_analysis
 from sb3_robust_be.experiments.control.domains import ALL_DOMAINS, CHEAP_DOMAINS, DOMAINS, TOLERANCES
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, measure, plan, read
-from sb3_robust_be.experiments.control.rendering import Rendering, combined_if_any, verdicts_of
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading
+from sb3_robust_be.experiments.rendering import Rendering, combined_if_any, verdicts_of
 from sb3_robust_be.experiments.rows import Rows
 
 THRESHOLDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)

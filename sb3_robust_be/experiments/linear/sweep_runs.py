@@ -169,9 +169,24 @@ def width_of(errors: Floats, chosen: int) -> Floats:
     :param chosen: Index of a step size.
     :return: How many step sizes have an error of at most twice the mean of the finite ones there, shape (seeds,).
     """
-    best = errors[chosen]
+    return step_sizes_within(errors, error_limit(errors[chosen]))
+
+
+def error_limit(best: Floats) -> float:
+    """
+    :param best: Errors at the step size chosen, shape (seeds,).
+    :return: Twice the mean of the finite ones; below every error if none is.
+    """
     finite = best[np.isfinite(best)]
-    limit = 2.0 * finite.mean() if finite.size else -np.inf
+    return float(2.0 * finite.mean()) if finite.size else -np.inf
+
+
+def step_sizes_within(errors: Floats, limit: float) -> Floats:
+    """
+    :param errors: Shape (alphas, seeds).
+    :param limit: An error.
+    :return: How many step sizes have at most that error, shape (seeds,).
+    """
     return np.asarray((errors <= limit).sum(axis=0), dtype=np.float64)
 
 
