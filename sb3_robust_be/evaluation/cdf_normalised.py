@@ -57,32 +57,35 @@ class NormalisedAverages:
         check_choice("contender", contender, tuple(self.estimates))
         return self._interval(self.estimates[contender], self.resampled[contender])
 
-    def greater(self, claim: str, x: str, y: str) -> Verdict:
-        """The claim "x's average is above y's".
+    def greater(self, claim: str, x: str, y: str, margin: float = 0.0) -> Verdict:
+        """The claim "x's average is above y's", by more than ``margin``.
 
         The test is the interval's: p is twice the share of resamples in which the difference is on the other side of
-        0, or at it, counting the sample itself.
+        the margin, or at it, counting the sample itself.
 
         :param claim: In words.
         :param x: A contender.
         :param y: Another.
+        :param margin: Of the averages, which are in [0, 1]; below zero for "not much lower".
         :return: With the difference of the averages as its estimate, and as seeds those of the environment that has
             the fewest.
-        :raises ValueError: For contenders that are not among those compared.
+        :raises ValueError: For contenders that are not among those compared, or a margin that is not finite.
         """
         check_choice("x", x, tuple(self.estimates))
         check_choice("y", y, tuple(self.estimates))
+        if not math.isfinite(margin):
+            raise ValueError(f"margin is {margin}; give a finite number.")
         differences = self.resampled[x] - self.resampled[y]
         interval = self._interval(self.estimates[x] - self.estimates[y], differences)
         p_value = math.nan
         if not math.isnan(interval.low):
-            tail = min(np.count_nonzero(differences <= 0.0), np.count_nonzero(differences >= 0.0))
+            tail = min(np.count_nonzero(differences <= margin), np.count_nonzero(differences >= margin))
             p_value = min(1.0, 2.0 * (tail + 1) / (len(differences) + 1))
         seeds = (min(self.seeds[x]), min(self.seeds[y]))
         quantity = "difference of averages"
         found = Comparison("stratified bootstrap", interval.estimate, interval, math.nan, p_value, seeds, quantity)
         attainable = attainable_p_within(zip(self.seeds[x], self.seeds[y], strict=True))
-        return decide(claim, found, 0.0, attainable=attainable)
+        return decide(claim, found, margin, attainable=attainable)
 
     def _interval(self, estimate: float, resampled: Floats) -> Interval:
         if np.isnan(resampled).any():

@@ -114,6 +114,8 @@ class Experiment:
     :param analyse: ``(preset, rows) -> `` what the report shows, from the rows alone.
     :param readings: Where the paper leaves a choice.
     :param check: ``(preset) -> None``, called before the first run: raises ``ValueError`` for what could not be run.
+    :param partial: Whether ``analyse`` takes the rows of some of the runs as well, so that there can be a report while
+        others are still to be made.
     """
 
     name: str
@@ -126,6 +128,7 @@ class Experiment:
     analyse: Analyse
     readings: tuple[Reading, ...] = ()
     check: Callable[[Any], None] = _nothing_to_check
+    partial: bool = False
 
     def preset(self, scale: str) -> Any:
         """

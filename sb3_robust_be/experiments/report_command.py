@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sb3_robust_be import report
+from sb3_robust_be.experiments.experiment import REPORTED
 from sb3_robust_be.experiments.find import (
     ALL,
     collected,
@@ -45,6 +46,9 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="from the published tables; `all`: of every scale unless one is given",
     )
+    parser.add_argument(
+        "--partial", action="store_true", help="from the runs that have ended, while others are still to be made"
+    )
     parser.add_argument("--from", dest="source", metavar="FOLDER", help="--published there (default: the package's)")
 
 
@@ -66,6 +70,8 @@ class Job(NamedTuple):
     out: str
     """The folder of the experiments"""
     markdown: bool
+    partial: bool = False
+    """Whether to make a page of the runs that have ended, if others are missing"""
 
 
 class Page(NamedTuple):
@@ -109,7 +115,10 @@ def make_page(job: Job) -> Page:
     if job.source is None:
         run = f"{run} --out {job.out}"
     rows, missing = rows_of_all_runs(experiment, scale, job.out, job.source)
-    if missing:
+    partly = job.partial and any(row.get("stage", REPORTED) == REPORTED for row in rows)
+    if missing and partly and not experiment.partial:
+        raise ValueError(f"partial: a report of {experiment.name} needs all of its runs; leave --partial out.")
+    if missing and not partly:
         again = run if job.source is None else f"{run} --from {job.source}"
         return Page(f"{experiment.name} has at least {len(missing)} runs left at scale {scale}: {again}", None)
     made = make_report(experiment, scale, rows, run)
@@ -138,7 +147,7 @@ def _jobs(args: argparse.Namespace) -> list[Job]:
         ]
         if not wanted:
             raise ValueError(f"{source} has no published experiment{f' at scale {args.scale}' if args.scale else ''}.")
-    return [Job(name, scale, source, args.out, args.markdown) for name, scale in wanted]
+    return [Job(name, scale, source, args.out, args.markdown, args.partial) for name, scale in wanted]
 
 
 def _folder(job: Job) -> Path:

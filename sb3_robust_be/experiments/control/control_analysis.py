@@ -36,7 +36,7 @@ def control_analysis(results: ControlResults) -> Analysis:
     """
     rng = np.random.default_rng(0)
     preset = results.preset
-    steps = {preset.domain(key).name: _points(preset.steps_of(key)) for key in preset.domains}
+    steps = {preset.domain(key).name: curve_steps(preset, key) for key in preset.domains}
     plots = [
         report.distributions("distributions", results.finals, measure=MEASURE, rng=rng),
         report.learning_curves("learning-curves", results.curves, steps, measure="return per step", rng=rng),
@@ -53,8 +53,27 @@ def control_analysis(results: ControlResults) -> Analysis:
                 caption="Selection seeds; other settings at their best for each step size.",
             )
         )
-    notes = [*size_notes(preset), *unfinished_notes(results.named()), *([preset.note] if preset.note else [])]
+    notes = [
+        *size_notes(preset),
+        *missing_notes(results),
+        *unfinished_notes(results.named()),
+        *([preset.note] if preset.note else []),
+    ]
     return Analysis(plots=plots, tables=[returns_table(results)], notes=notes)
+
+
+def missing_notes(results: ControlResults) -> list[str]:
+    """Note which runs are still to be made, in a report of those that have ended.
+
+    :param results: Of them.
+    :return: One sentence, or none where all are there.
+    """
+    preset, found = results.preset, []
+    for key, label in results.settings:
+        wanted = len(preset.reported_seeds(key))
+        if left := wanted - len(results.reported.get((key, label), [])):
+            found.append(f"{left} of {wanted} of {report.label(label)} ({preset.domain(key).name})")
+    return [f"Still to be made, so that what is shown may change: {', '.join(found)}."] if found else []
 
 
 def unfinished_notes(runs: Iterable[tuple[str, str, Rows]]) -> list[str]:
@@ -93,7 +112,13 @@ def size_notes(preset: ControlPreset) -> list[str]:
     ]
 
 
-def _points(steps: int) -> np.ndarray:
+def curve_steps(preset: ControlPreset, key: str) -> np.ndarray:
+    """
+    :param preset: The experiment's size.
+    :param key: Of a domain.
+    :return: The steps at which its learning curves have their points.
+    """
+    steps = preset.steps_of(key)
     points = min(CURVE_POINTS, steps)
     return (np.arange(points) + 0.5) * steps / points
 

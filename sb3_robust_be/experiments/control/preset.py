@@ -163,7 +163,7 @@ class ControlResults:
     settings: Mapping[tuple[str, str], dict[str, Any]]
     """The chosen ones"""
     reported: Mapping[tuple[str, str], list[Row]]
-    """A row per reported seed, empty for a run that has none"""
+    """A row per reported seed; without the runs that are still to be made, and the contenders that have no other"""
     selection: Mapping[tuple[str, str], list[np.ndarray]]
     """For each setting of a contender that chooses, the final returns of the selection seeds, shape (seeds,); NaN for
     runs that diverged or failed"""
@@ -249,8 +249,9 @@ def read(preset: ControlPreset, rows: Rows) -> ControlResults:
     table = _by_names(rows)
     selection = _selected(preset, table)
     settings = _chosen(preset, selection)
-    reported = [[table.get(_key(run), {}) for run in runs] for runs in _reported_runs(preset, settings)]
-    return ControlResults(settings, dict(zip(settings, reported, strict=True)), selection, preset)
+    rows_of = [[table[_key(run)] for run in runs if _key(run) in table] for runs in _reported_runs(preset, settings)]
+    reported = {key: own for key, own in zip(settings, rows_of, strict=True) if own}
+    return ControlResults(settings, reported, selection, preset)
 
 
 _NAMES = ("stage", "domain", "contender", "setting", "seed", "steps")

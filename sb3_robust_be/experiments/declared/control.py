@@ -114,6 +114,7 @@ EXPERIMENT = Experiment(
     plan=plan,
     measure=measure,
     analyse=_analyse,
+    partial=True,
     readings=(
         Reading(
             "What is done at a cut-off?",

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sb3_robust_be.experiments.control.minatar_games import RATES, REFRESH, STEPS, contenders, experiment, preset
+from sb3_robust_be.experiments.control.minatar_games import (
+    RATES,
+    REFRESH,
+    STEPS,
+    contenders,
+    experiment,
+    first_round,
+    preset,
+)
 
 PRESETS = {
     "smoke": replace(
@@ -23,11 +31,12 @@ PRESETS = {
     ),
     "laptop": preset(
         130_000,
-        contenders((2.0**-12,), (64,)),
+        first_round((2.0**-12,), (64,)),
         10,
         1,
-        "Much shorter than the paper's 5 million steps, with one setting per algorithm and ten seeds; ε reaches 0.1 at "
-        "step 100 000. For a GPU, with about as many processes as it has cores (--jobs).",
+        "Much shorter than the paper's 5 million steps, with one setting per algorithm, the hard clip only, the QLC of "
+        "0.1 and ten seeds; ε reaches 0.1 at step 100 000. For a GPU, with about as many processes as it has cores "
+        "(--jobs).",
         stacked=True,
         device="auto",
         exploration_fraction=100_000 / 130_000,

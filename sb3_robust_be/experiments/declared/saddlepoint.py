@@ -135,6 +135,7 @@ EXPERIMENT = Experiment(
     plan=plan,
     measure=measure,
     analyse=_analyse,
+    partial=True,
     readings=(
         CLIP,
         Reading(

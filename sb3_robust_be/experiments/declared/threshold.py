@@ -178,8 +178,8 @@ def _opposite(verdict: Verdict, claim: str) -> Verdict:
 def _analyse(preset: ControlPreset, rows: Rows) -> Analysis:
     results = read(preset, rows)
     analysis = control_analysis(results)
-    by_name = results.finals
-    analysis.verdicts = threshold_verdicts({key: by_name[preset.domain(key).name] for key in preset.domains})
+    by_name = {key: results.finals.get(preset.domain(key).name) for key in preset.domains}
+    analysis.verdicts = threshold_verdicts({key: own for key, own in by_name.items() if own})
     return analysis
 
 
@@ -198,6 +198,7 @@ EXPERIMENT = Experiment(
     plan=plan,
     measure=measure,
     analyse=_analyse,
+    partial=True,
     readings=(
         c.CLIP,
         Reading(
