@@ -117,16 +117,16 @@ def fixed_point_errors(aliased, outlier, chain):
 
 def test_verdicts_on_fixed_points():
     published = fixed_point_errors((40.0, 2.0, 2.0, 1.5), (1.4, 1.2, 1.2, 1.2), (2.0, 2.2, 2.2, 2.2))
-    found = outcomes(fixed_points.verdicts(published))
+    found = outcomes(fixed_points.verdicts(published, OVER_THRESHOLDS))
     assert set(found.values()) == {HOLDS}
     assert len(found) == 2 * (2 * 3 + 3 + 2 * 6) + 2
     opposite = fixed_point_errors((2.0, 3.0, 3.0, 3.0), (1.2, 1.4, 1.4, 1.4), (4.0, 2.0, 2.0, 2.0))
-    found = outcomes(fixed_points.verdicts(opposite))
+    found = outcomes(fixed_points.verdicts(opposite, NOWHERE))
     assert {outcome for claim, outcome in found.items() if "slightly" not in claim} == {FAILS}
     # Robust objectives that are better on the chains are no more than slightly worse; much worse ones are not.
     assert {outcome for claim, outcome in found.items() if "slightly" in claim} == {HOLDS}
     much = fixed_point_errors((40.0, 2.0, 2.0, 1.5), (1.4, 1.2, 1.2, 1.2), (2.0, 6.0, 6.0, 6.0))
-    found = outcomes(fixed_points.verdicts(much))
+    found = outcomes(fixed_points.verdicts(much, NOWHERE))
     assert {outcome for claim, outcome in found.items() if "slightly" in claim} == {FAILS}
 
 
@@ -141,7 +141,7 @@ def test_verdicts_on_fixed_points_are_corrected_over_those_that_rest_on_draws():
     alone = lower_ratio("", own_of(errors, fixed_points.HUBER), own_of(errors, "msbe"))
     assert alone.outcome is HOLDS
     assert 0.01 < alone.p_value < 0.05
-    found = fixed_points.verdicts(errors)
+    found = fixed_points.verdicts(errors, OVER_THRESHOLDS)
     weak = [verdict for verdict in found if verdict.claim.startswith("Outlier")]
     assert [verdict.outcome for verdict in weak] == [OPEN] * 6
     assert [verdict.p_value for verdict in weak] == pytest.approx([6.0 * alone.p_value] * 6)
@@ -160,7 +160,7 @@ def own_of(errors, label):
 def test_verdicts_leave_out_what_has_failed():
     published = fixed_point_errors((40.0, 2.0, 2.0, 1.5), (1.4, 1.2, 1.2, 1.2), (2.0, 2.2, 2.2, 2.2))
     del published["HardAlias-2"]
-    found = outcomes(fixed_points.verdicts(published))
+    found = outcomes(fixed_points.verdicts(published, OVER_THRESHOLDS))
     assert found
     assert not any("HardAlias-2" in claim for claim in found)
 

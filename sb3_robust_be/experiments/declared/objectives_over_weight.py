@@ -14,6 +14,7 @@ from sb3_robust_be.evaluation.paired_errors import ROUNDING
 from sb3_robust_be.experiments.experiment import REPORTED, Analysis, Experiment, Reading, Run
 from sb3_robust_be.experiments.linear.exact_runs import Target, measure, solve_spec, surface_spec
 from sb3_robust_be.experiments.linear.prediction_problems import Case
+from sb3_robust_be.experiments.rendering import Rendering, verdicts_of
 from sb3_robust_be.experiments.rows import Row, Rows
 
 EPSILON = 0.01
@@ -89,26 +90,49 @@ def verdicts(points: Mapping[str, Mapping[str, Any]]) -> list[Verdict]:
     """
     at = {label: float(point["theta"][0]) for label, point in points.items()}
     off = {label: abs(theta - at["msve"]) for label, theta in at.items()}
-    found = []
+
+    def nearer(claim: str, x: str, y: str, times: float = 1.0 - ROUNDING) -> Verdict:
+        return computed(f"{claim} (ratio of distances)", off[x] / off[y], times, quantity="ratio of distances")
+
+    robust = [nearer("The MABE's minimum is nearer to the MSVE's than the MSBE's is", "mabe", "msbe")]
+    closest, apart = [], []
     for tau in TAUS:
-        huber = _huber(tau)
-        nearer = f"τ = {tau:g}: the MHBE's minimum is nearer to the MSVE's than the MSBE's is (ratio of distances)"
-        apart = f"τ = {tau:g}: the MABE and the MHBE do not have the same minimum (distance)"
-        closest = f"τ = {tau:g}: the MABE's minimum is nearer to the MSVE's than the MHBE's is (ratio of distances)"
-        found += [
-            computed(nearer, off[huber] / off["msbe"], 1.0 - ROUNDING, quantity="ratio of distances"),
-            computed(closest, off["mabe"] / off[huber], 1.0 - ROUNDING, quantity="ratio of distances"),
-            computed(apart, abs(at["mabe"] - at[huber]), ROUNDING, "above", "distance"),
-        ]
+        huber, start = _huber(tau), f"τ = {tau:g}: the"
+        robust.append(nearer(f"{start} MHBE's minimum is nearer to the MSVE's than the MSBE's is", huber, "msbe"))
+        closest.append(nearer(f"{start} MABE's minimum is nearer to the MSVE's than the MHBE's is", "mabe", huber))
+        claim = f"{start} MABE and the MHBE do not have the same minimum (distance)"
+        apart.append(computed(claim, abs(at["mabe"] - at[huber]), ROUNDING, "above", "distance"))
     poor = "The MSBE's minimum is poor: its MSVE is over 100 times the least"
-    closest = "The MABE's minimum is nearer to the MSVE's than the MSBE's is (ratio of distances)"
-    similar = "The MAVE's minimum is near the MSVE's: within a hundredth of the MSBE's distance (ratio of distances)"
-    return [
-        computed(closest, off["mabe"] / off["msbe"], 1.0 - ROUNDING, quantity="ratio of distances"),
-        *found,
-        computed(poor, points["msbe"]["msve_relative"], 100.0, "above", "ratio of errors"),
-        computed(similar, off["mave"] / off["msbe"], 0.01, quantity="ratio of distances"),
-    ]
+    similar = "The MAVE's minimum is near the MSVE's: within a hundredth of the MSBE's distance"
+    return verdicts_of(
+        [
+            Rendering("The fixed-points of the robust objectives are much better proxies for the MSVE.", [], robust),
+            Rendering(
+                "Note that the MAVE (not shown) has a similar fixed-point to the MSVE, so the MHBE and MABE also well "
+                "approximate the fixed-point of the MAVE.",
+                [],
+                [nearer(similar, "mave", "msbe", 0.01)],
+            ),
+            Rendering(
+                "Surprisingly, even when our goal is to minimize a mean squared VE, the mean absolute BE provides the "
+                "closest solution among the Bellman objectives.",
+                [],
+                closest,
+            ),
+            Rendering(
+                "The MSBE, on the other hand, defines a poor fixed-point, highly skewed by large errors in the first "
+                "state of the MDP.",
+                [],
+                [computed(poor, points["msbe"]["msve_relative"], 100.0, "above", "ratio of errors")],
+            ),
+            Rendering(
+                "We can observe the effect of this bias by noticing the MABE and MHBE do not share the same "
+                "fixed-points.",
+                [],
+                apart,
+            ),
+        ]
+    )
 
 
 def _plot(surfaces: Mapping[str, Row]) -> report.Plot:

@@ -12,7 +12,7 @@ from sb3_robust_be.evaluation import Verdict, combined, computed, greater, judge
 from sb3_robust_be.evaluation.paired_errors import lower
 from sb3_robust_be.evaluation.pairs import PAIRED_MEANS
 from sb3_robust_be.experiments.linear.sweep_runs import Sensitivity, error_limit, step_sizes_within
-from sb3_robust_be.experiments.rendering import Rendering, combined_if_any
+from sb3_robust_be.experiments.rendering import Rendering, is_tie, with_and_without_ties
 from sb3_robust_be.experiments.rows import SIGNIFICANT_DIGITS
 from sb3_robust_be.linear import Problem
 from sb3_robust_be.report import label
@@ -130,16 +130,11 @@ class Findings:
             self.renderings[-1].claims.append(combined(name, [found[case] for case in problems], at_least))
 
     def count_with_and_without_ties(self, claim: str, found: Mapping[str, Verdict], at_least: int) -> None:
-        """Judge as :meth:`count` does, and once more without the problems on which the two sides are the same.
-
-        What is left has to hold on the same share of the problems, rounded up.
-        """
-        self.count(claim, found, at_least)
-        parts = [found[case] for case in FOUR if case in found and not is_tie(found[case])]
-        if all(case in found for case in FOUR) and len(parts) < len(FOUR):
-            enough = -(-at_least * len(parts) // len(FOUR))
-            name = f"{self.measure}: {claim}, on {enough} of the {len(parts)} problems where they are not the same"
-            self.renderings[-1].claims.extend(combined_if_any(name, parts, enough))
+        """Judge as :meth:`count` does, and once more without the problems on which the two sides are the same."""
+        if all(case in found for case in FOUR):
+            parts = [found[case] for case in FOUR]
+            own = with_and_without_ties(f"{self.measure}: {claim}", parts, at_least, "on {} problems")
+            self.renderings[-1].claims.extend(own)
 
     def add(self, case: str, claim: str, verdict: Verdict) -> None:
         """A claim on one case: a verdict, but for other draws of random features."""
@@ -150,15 +145,6 @@ class Findings:
                 replace(verdict, claim=f"{self.measure}, {case}: {claim}")
             )
         self.parts.append((case, claim, verdict))
-
-
-def is_tie(verdict: Verdict) -> bool:
-    """Whether the two sides of a comparison are the same on every seed.
-
-    So are a Huber algorithm and its squared form where |h| never passes τ: they are one algorithm there, by
-    construction, and say nothing for or against a difference.
-    """
-    return not verdict.seeds and verdict.estimate == verdict.reference
 
 
 def part_rows(findings: Sequence[Findings]) -> list[dict[str, Any]]:
@@ -173,7 +159,7 @@ def part_rows(findings: Sequence[Findings]) -> list[dict[str, Any]]:
             "measure": measure,
             "claim": claim,
             "problem": case,
-            "outcome": str(verdict.outcome),
+            "outcome": "a tie" if is_tie(verdict) else str(verdict.outcome),
             "number": verdict_number(verdict),
             "test": verdict.test,
             "p": verdict.p_value if verdict.seeds else None,
@@ -349,12 +335,8 @@ def _add_chain_errors(found: Findings, case: str, panel: Panel) -> None:
 def _add_chain_widths(found: Findings, case: str, panel: Panel) -> None:
     parts = [_wider(squared, robust)(f"{label(squared)}, {label(robust)}", panel) for robust, squared in PAIRS]
     claim = "a squared algorithm is less sensitive to the step size than its robust form"
-    found.add(case, f"{claim}, in 3 of 4 pairs", combined(claim, parts, 3))
-    different = [part for part in parts if not is_tie(part)]
-    if 0 < len(different) < len(parts):
-        enough = -(-3 * len(different) // len(parts))
-        name = f"{claim}, in {enough} of the {len(different)} pairs that are not the same"
-        found.add(case, name, combined(name, different, enough))
+    for verdict in with_and_without_ties(claim, parts, 3, "in {} pairs"):
+        found.add(case, verdict.claim, verdict)
 
 
 def _add_baird(found: Findings, case: str, panel: Panel) -> None:
