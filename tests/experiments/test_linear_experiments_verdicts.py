@@ -107,6 +107,8 @@ def relative_errors(labels, factors, draws=12):
 
 
 LABELS = [target.label for target in fixed_points.TARGETS]
+OVER_THRESHOLDS, NOWHERE = {0.03: 20.0}, {1.0: 1.0}
+"""How many times worse the MSBE's minimum is, by τ"""
 
 
 def fixed_point_errors(aliased, outlier, chain):
@@ -119,7 +121,8 @@ def test_verdicts_on_fixed_points():
     published = fixed_point_errors((40.0, 2.0, 2.0, 1.5), (1.4, 1.2, 1.2, 1.2), (2.0, 2.2, 2.2, 2.2))
     found = outcomes(fixed_points.verdicts(published, OVER_THRESHOLDS))
     assert set(found.values()) == {HOLDS}
-    assert len(found) == 2 * (2 * 3 + 3 + 2 * 6) + 2
+    of_twenty, of_factors, of_caption = 2 + 2 + 1, 2 + 2 * (6 + 6), 2 + 2 * (6 + 3 + 6)
+    assert len(found) == of_twenty + of_factors + of_caption
     opposite = fixed_point_errors((2.0, 3.0, 3.0, 3.0), (1.2, 1.4, 1.4, 1.4), (4.0, 2.0, 2.0, 2.0))
     found = outcomes(fixed_points.verdicts(opposite, NOWHERE))
     assert {outcome for claim, outcome in found.items() if "slightly" not in claim} == {FAILS}
@@ -149,8 +152,49 @@ def test_verdicts_on_fixed_points_are_corrected_over_those_that_rest_on_draws():
     assert {verdict.outcome for verdict in others} == {HOLDS}
     assert {"Holm" in verdict.test for verdict in others if verdict.seeds} == {True}
     exact = [verdict for verdict in others if not verdict.seeds]
-    assert len(exact) == 2 * 3
+    # HardAlias-1 in two sentences; about twenty times at one τ, at some and at every τ.
+    assert len(exact) == 2 * (2 * 3) + 3
     assert not any("Holm" in verdict.test for verdict in exact)
+
+
+def test_about_twenty_times_over_thresholds():
+    """Against the closed form: the minima of HardAlias-2 with ε = 0.01, and the MSVE with weights ε and 1."""
+    e, gamma = 0.01, 0.99
+    k, c = 2.0 * gamma - 1.0, 1.0 - gamma * (1.0 - e)
+    squared, smallest = -e * k / (e * k**2 + 4.0 * c**2), 1.0 / (1.0 + e * k**2 / (4.0 * c**2))
+
+    def error(theta):
+        return e * (1.0 - theta) ** 2 + (2.0 * theta) ** 2
+
+    def ratio(tau):
+        return error(squared) / error(squared if tau >= smallest else -tau * e * k / (4.0 * c**2))
+
+    found = fixed_points.ratios_over_thresholds(fixed_points.THRESHOLDS)
+    assert found == pytest.approx({tau: ratio(tau) for tau in fixed_points.THRESHOLDS}, rel=1e-9)
+    assert found[1.0] == found[0.3] == pytest.approx(1.0)
+    smaller, larger = fixed_points.thresholds_of_about_twenty()
+    assert (ratio(smaller), ratio(larger)) == pytest.approx((25.0, 15.0), rel=1e-5)
+    errors = fixed_point_errors((40.0, 2.0, 2.0, 1.5), (1.4, 1.2, 1.2, 1.2), (2.0, 2.2, 2.2, 2.2))
+    verdicts = outcomes(fixed_points.verdicts(errors, found))
+    about = {claim: outcome for claim, outcome in verdicts.items() if "15 to 25 times" in claim}
+    assert [claim for claim, outcome in about.items() if outcome is HOLDS] == [
+        "HardAlias-2: the MSVE of the MSBE is 15 to 25 times that of the MHBE at some τ",
+        "HardAlias-2, τ = 0.03: the MSVE of the MSBE is 15 to 25 times that of the MHBE (ratio)",
+    ]
+    assert len(about) == 2 + len(fixed_points.THRESHOLDS)
+
+
+def test_objectives_that_are_one_can_be_left_out():
+    """At τ = 1 the MHBE is the MSBE on HardAlias-2 and on both chains."""
+    errors = fixed_point_errors((40.0, 2.0, 2.0, 1.5), (1.4, 1.2, 1.2, 1.2), (2.0, 2.2, 2.2, 2.2))
+    for case in ("HardAlias-2", *fixed_points.CHAINS):
+        for own in errors[case].values():
+            own[fixed_points.HUBER] = own["msbe"]
+    found = outcomes(fixed_points.verdicts(errors, OVER_THRESHOLDS))
+    robust, chains = "Robust objectives err less with hard aliasing, in", "The MSBE errs less on both chains, in"
+    where = "comparisons where the two are not the same"
+    assert (found[f"{robust} 12 of 12 comparisons"], found[f"{robust} 10 of the 10 {where}"]) == (FAILS, HOLDS)
+    assert (found[f"{chains} 12 of 12 comparisons"], found[f"{chains} 8 of the 8 {where}"]) == (FAILS, HOLDS)
 
 
 def own_of(errors, label):
