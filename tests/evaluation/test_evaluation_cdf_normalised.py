@@ -109,6 +109,19 @@ def far(mean, seed, n=8):
     return {g: mean + rng(seed + i).normal(size=n) for i, g in enumerate("abc")}
 
 
+def test_greater_by_a_margin():
+    """x leaves y's runs below it in three of four pairs: averages of ⅝ and ⅜, and so on each of 100 environments."""
+    runs = {"x": {str(i): [1.0, 3.0] for i in range(100)}, "y": {str(i): [0.0, 2.0] for i in range(100)}}
+    found = averages(runs)
+    for margin, outcome in ((0.0, "HOLDS"), (0.1, "HOLDS"), (0.24, "NOT_RESOLVED"), (0.4, "DOES_NOT_HOLD")):
+        verdict = found.greater("", "x", "y", margin)
+        assert verdict.outcome is ev.Outcome[outcome]
+        assert (verdict.estimate, verdict.reference) == (pytest.approx(0.25), margin)
+        assert verdict.interval == found.greater("", "x", "y").interval
+    assert found.greater("", "y", "x", -0.4).outcome is ev.Outcome.HOLDS
+    assert found.greater("", "y", "x", -0.1).outcome is ev.Outcome.DOES_NOT_HOLD
+
+
 def test_greater_goes_either_way():
     found = averages({"high": far(3.0, 0), "low": far(0.0, 9), "like low": far(0.0, 20)}, n_resamples=999)
     verdict = found.greater("high is above low", "high", "low")
@@ -163,6 +176,7 @@ def test_many_runs_on_many_environments_are_judged():
         (lambda: averages({"x": {"a": [1.0]}}, n_resamples=0), "n_resamples is 0"),
         (lambda: averages({"x": {"a": [1.0]}}).interval("z"), "contender is 'z'; give one of x"),
         (lambda: averages({"x": {"a": [1.0]}}).greater("", "x", "z"), "y is 'z'; give one of x"),
+        (lambda: averages({"x": {"a": [1.0]}}).greater("", "x", "x", np.inf), "margin is inf; give a finite number"),
     ],
 )
 def test_mistakes(act, says):
