@@ -117,7 +117,7 @@ def make_page(job: Job) -> Page:
     rows, missing = rows_of_all_runs(experiment, scale, job.out, job.source)
     partly = job.partial and any(row.get("stage", REPORTED) == REPORTED for row in rows)
     if missing and partly and not experiment.partial:
-        return Page(f"--partial: a report of {experiment.name} needs all of its runs, {len(missing)} are left", None)
+        return Page(f"--partial: a report of {experiment.name} needs all of its runs; left: {len(missing)}", None)
     if missing and not partly:
         again = run if job.source is None else f"{run} --from {job.source}"
         return Page(f"{experiment.name} has at least {len(missing)} runs left at scale {scale}: {again}", None)

@@ -6,13 +6,14 @@ import gzip
 import shutil
 
 import pytest
+from made_rows import made_rows
 from own_experiment import EXPERIMENT, SELECTED, SHARED, specs_of
 
 from sb3_robust_be import cli
 from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.find import collected
-from sb3_robust_be.experiments.publish import FOLDER, load, published
+from sb3_robust_be.experiments.publish import FOLDER, load, publish, published
 from sb3_robust_be.experiments.rows import ORIGIN
 from sb3_robust_be.experiments.run_functions import run_units
 
@@ -72,6 +73,42 @@ def test_a_report_from_a_table_alone(own, tmp_path, capsys):
     assert printed.startswith("### Own (nowhere)\n\n- Compared: ")
     assert "\n\n- The capped are small: **holds** (value 0.35; computed: below 1)\n" in printed
     assert "| no cap | 0.2667 | 3 |" in printed
+
+
+def test_a_report_of_some_of_the_runs(tmp_path, capsys):
+    """Of MinAtar's smallest size one game of two, and of the other one contender."""
+    minatar = load_declared("minatar")
+    preset = minatar.preset("smoke")
+    rows = made_rows(
+        minatar.plan, preset, lambda run: {"final": 1.0 * len(run.names["contender"]), "auc": 2.0, "curve": [2.0] * 100}
+    )
+    some = [row for row in rows if row["domain"] == "freeway" or row["contender"] == "qrc"]
+    publish("minatar", "smoke", some, tmp_path)
+    arguments = ("report", "minatar", "--scale", "smoke", "--from", tmp_path, "--out", tmp_path, "--markdown")
+    assert command(*arguments) == 1
+    assert "minatar has at least 5 runs left at scale smoke" in capsys.readouterr().err
+    assert command(*arguments, "--partial") == 0
+    printed = capsys.readouterr().out
+    assert "Freeway: QRC's final return is higher without its correction" in printed
+    assert "Breakout: QRC's" not in printed
+    whole = (*arguments[:-1], "--partial")
+    assert command(*whole) == 0
+    page = (tmp_path / "reports-smoke-published" / "minatar.html").read_text(encoding="utf-8")
+    assert "Still to be made, so that what is shown may change: 1 of 1 of DQN (Breakout), " in page
+    assert "scaled-learning-curves" in page
+    # Nothing that is reported has ended.
+    publish("minatar", "smoke", [{**row, "stage": "selection"} for row in some], tmp_path)
+    assert command(*arguments, "--partial") == 1
+
+
+def test_a_report_that_needs_all_of_its_runs(tmp_path, capsys):
+    objectives = load_declared("objectives")
+    rows = [{**run.names, "failed": "no luck"} for run in objectives.plan(objectives.preset("smoke"), [])]
+    publish("objectives", "smoke", rows[:1], tmp_path)
+    arguments = ("report", "objectives", "--scale", "smoke", "--from", tmp_path, "--out", tmp_path)
+    assert command(*arguments, "--partial") == 1
+    said = "--partial: a report of objectives needs all of its runs; left: 1"
+    assert said in capsys.readouterr().err
 
 
 def test_half_an_experiment_goes_on_on_another_machine(own, tmp_path, capsys):

@@ -211,7 +211,7 @@ def _thresholds_plot() -> report.Plot:
     taus = np.geomspace(THRESHOLDS[0], THRESHOLDS[-1], 61)
     ratios = ratios_over_thresholds(taus.tolist())
     return report.lines(
-        "thresholds",
+        "over-thresholds",
         {"HardAlias-2": {"mhbe": np.array(list(ratios.values()))}},
         np.log2(taus),
         x_label="log₂ τ",

@@ -26,7 +26,7 @@ PRESETS = {
             learning_starts=100,
             buffer_size=200,
         ),
-        domains=("breakout", "freeway"),
+        domains=("breakout",),
         compile=False,
     ),
     "laptop": preset(
