@@ -192,6 +192,7 @@ EXPERIMENT = Experiment(
     figure="figure 5, appendix",
     summary="Online prediction: sensitivity to the step size",
     claims=(
+        "The robust objectives allow larger step sizes.",
         "L1-TDC performs worse across step sizes than L1-GTD2, and often does not learn.",
         "The robust GTD2 algorithms and Huber-TDC are less sensitive to the step size.",
         "The Huber algorithms often have the least error; the squared algorithms generally perform well.",
@@ -240,6 +241,12 @@ EXPERIMENT = Experiment(
             ("one, unpublished", "the draws of the seeds 0 to 3"),
             "seed 0, the others beside it",
             "L1-TDC is worse than L1-GTD2 for some draws and not for others.",
+        ),
+        Reading(
+            "Which update has the lower variance?",
+            ("a hypothesis, never measured", "the one whose best step size is larger, as the hypothesis goes on"),
+            "the best step size",
+            "the runs do not hold the variance of their updates.",
         ),
         Reading(
             "Which is the random walk that runs for 100 000 steps?",
