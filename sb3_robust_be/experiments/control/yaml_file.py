@@ -69,6 +69,7 @@ def from_yaml(path: Path) -> Experiment:
         plan=plan,
         measure=measure,
         analyse=analyse,
+        partial=True,
         check=_check_agents,
     )
 

@@ -45,12 +45,12 @@ PRESETS = {
     "laptop": _on_two_cores(
         50_000,
         3,
-        "A hundredth of the paper's 5 million steps, three seeds: 2.4 million agent-steps.",
+        "A hundredth of the paper's 5 million steps, three seeds: 2.4 million agent-steps, 45 minutes on two cores.",
     ),
     "long": _on_two_cores(
         200_000,
         5,
-        "A twenty-fifth of the paper's 5 million steps, five seeds: 16 million agent-steps.",
+        "A twenty-fifth of the paper's 5 million steps, five seeds: 16 million agent-steps, 5 hours on two cores.",
     ),
     "paper": preset(STEPS, contenders(RATES, REFRESH), 30, 5),
 }
