@@ -75,6 +75,7 @@ COLUMNS: Mapping[str, str] = {
     "reaches_goal": "whether the greedy policy does, after training",
     "q, h": "both heads' values after training, state by state, action by action",
     "trace, …": "measured during training, see the notes of `cliff-maps`",
+    "run_spec": "tells apart runs of the same names that were made with different arguments; empty in older tables",
     "hardware, versions, date": "where, with what and when the run was made",
 }
 
