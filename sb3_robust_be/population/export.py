@@ -54,7 +54,7 @@ def single_agent(
     _copy_replay(model, trainer, member)
     failed_at = int(trainer.failed_at[member])
     model.num_timesteps = trainer.num_timesteps if failed_at < 0 else failed_at
-    model._n_updates = learner.n_updates
+    model._n_updates = learner.updates_of(row)
     model._n_calls = trainer.n_calls  # type: ignore[attr-defined]
     model.exploration_rate = float(trainer.exploration.rates[member])  # type: ignore[attr-defined]
     model._total_timesteps = trainer.total
@@ -86,15 +86,16 @@ def _copy_networks(model: Any, learner: Learner, row: int) -> None:
     for name, value in (online | target).items():
         if name in parameters:
             parameters[name].copy_(value)
-    if learner.n_updates == 0:
+    n_updates = learner.updates_of(row)
+    if n_updates == 0:
         return
     if learner.feature_norm is not None:
         model._feature_norm.copy_(learner.feature_norm[row, 0])
-        model._feature_norm_updates.fill_(learner.n_updates)
+        model._feature_norm_updates.fill_(n_updates)
     moments = zip(*(learner.layout.split(x).items() for x in (learner.mean, learner.square)), strict=True)
     for (name, mean), (_, square) in moments:
         parameter = parameters[name]
-        step = th.tensor(float(learner.n_updates))
+        step = th.tensor(float(n_updates))
         state = {"step": step, "exp_avg": mean[row], "exp_avg_sq": square[row]}
         model.policy.optimizer.state[parameter] = {k: v.to(parameter.device, copy=True) for k, v in state.items()}
 

@@ -21,6 +21,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from sb3_robust_be import cli
 from sb3_robust_be.codec import OBJECTS, from_json
 from sb3_robust_be.experiments.compare import compare_command as command
+from sb3_robust_be.experiments.compare import compare_files
 from sb3_robust_be.experiments.compare.compare_files import check_folder
 from sb3_robust_be.experiments.compare.setting import Setting
 from sb3_robust_be.experiments.compare.summary import described, edges, footnotes, summarise, verdict
@@ -498,14 +499,59 @@ def test_the_same_command_goes_on_and_another_never_overwrites(compared, monkeyp
 
 
 def test_a_folder_of_another_setting_is_refused(tmp_path):
-    path = tmp_path / "compare.json"
-    check_folder(path, "CartPole-v1", Setting())
-    path.write_text(json.dumps({"environment": "CartPole-v1", **Setting().described()}))
-    check_folder(path, "CartPole-v1", Setting())
+    check_folder(tmp_path, "compare", "CartPole-v1", Setting())
+    index = json.dumps({"environment": "CartPole-v1", **Setting().described()})
+    (tmp_path / "compare.json").write_text(index)
+    (tmp_path / "compare.csv").write_text("a\n1\n")
+    check_folder(tmp_path, "compare", "CartPole-v1", Setting())
     with pytest.raises(ValueError, match="has the results on CartPole-v1, which those on Acrobot-v1 would replace"):
-        check_folder(path, "Acrobot-v1", Setting())
+        check_folder(tmp_path, "compare", "Acrobot-v1", Setting())
     with pytest.raises(ValueError, match="results of another setting, which would be lost; give another --out"):
-        check_folder(path, "CartPole-v1", Setting(steps=5))
+        check_folder(tmp_path, "compare", "CartPole-v1", Setting(steps=5))
+
+
+@pytest.mark.parametrize("name", ["compare.csv", "compare.png", "compare.svg", "compare.json"])
+def test_a_file_that_is_not_compares_own_is_refused(name, tmp_path, capsys):
+    """Before anything runs."""
+    (tmp_path / name).write_text("[]")
+    assert run("--env", "CartPole-v1", "--algos", "qrc", "--seeds", "1", "--steps", "40", "--out", str(tmp_path)) == 2
+    says = f"{tmp_path / name} is there and was not written by compare, which would replace it; give another --out"
+    assert says in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "[]"
+
+
+def test_files_that_are_in_nobodys_way(tmp_path):
+    """Of other names, those of another comparison, and what 0.1 has left beside its runs."""
+    for name in ("mine.csv", "compare-recorded-abcdef.csv"):
+        (tmp_path / name).write_text("")
+    check_folder(tmp_path, "compare", "CartPole-v1", Setting())
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "compare.png").write_text("")
+    check_folder(tmp_path, "compare", "CartPole-v1", Setting())
+    (tmp_path / "compare.json").write_text('{"environment": "CartPole-v1"}')
+    with pytest.raises(ValueError, match=r"compare\.json is there and was not written by compare"):
+        check_folder(tmp_path, "compare", "CartPole-v1", Setting())
+
+
+def test_an_interruption_while_files_are_written(tmp_path, monkeypatch):
+    """The index is there first, so that the same command is not refused."""
+    written = []
+
+    def killed(path, data):
+        written.append(path.suffix)
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        path.write_bytes(data)
+
+    monkeypatch.setattr(compare_files, "write_atomically", killed)
+    index = {"environment": "CartPole-v1", **Setting().described()}
+    monkeypatch.setattr(compare_files, "stacked_png", lambda plots: b"")
+    monkeypatch.setattr(compare_files, "stacked_svg", lambda plots: b"")
+    with pytest.raises(KeyboardInterrupt):
+        compare_files.write_files(tmp_path, "compare", [{"seed": 1}], (), index)
+    assert written == [".json", ".csv"]
+    check_folder(tmp_path, "compare", "CartPole-v1", Setting())
 
 
 def test_a_folder_that_was_there_is_not_made_invisible_to_git(tmp_path):

@@ -113,6 +113,12 @@ def test_one_observation_explores_too():
     assert drawn == {0, 3}
 
 
+WRONG_KINDS = (
+    *("x", b"x", 1, True, 2.5, {}, {0, 1}, [], object(), len, ["yes", "no"], [[True], [True, False]], [None] * 4),
+    *(np.array(True), np.ones((2, 4, 1), bool), th.ones(2, 4, requires_grad=True), np.array([{}] * 4)),
+)
+
+
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize(
     ("masks", "message"),
@@ -122,6 +128,7 @@ def test_one_observation_explores_too():
         (np.zeros((2, 4), bool), "no action at all in row 0"),
         (LEGAL[:3], r"\(2, 4\)|3 rows"),
         (LEGAL[0], r"\(2, 4\)|1 rows"),
+        *((wrong, r"action_masks must be booleans .* shape .*4.* and is .*np\.array") for wrong in WRONG_KINDS),
     ],
 )
 def test_predict_refuses_wrong_masks(masks, message, deterministic):
