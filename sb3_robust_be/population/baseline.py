@@ -19,7 +19,7 @@ from sb3_robust_be.qrc.layer_norm import baseline_policy_kwargs
 from sb3_robust_be.qrc.loading import changed_attributes, read_attributes
 from sb3_robust_be.qrc.losses import LossTerms, update_loss
 from sb3_robust_be.qrc.maskable import has_action_masks, next_action_masks
-from sb3_robust_be.qrc.validation import check_count, check_not_negative
+from sb3_robust_be.qrc.validation import DQN_ARGUMENTS, check_dqn_arguments, check_not_negative
 from sb3_robust_be.updates import huber, legal_values, semi_gradient_coefficients
 
 IGNORES_MASKS = (
@@ -89,10 +89,7 @@ class BaselineDQN(DQN):
             remedy = "Pass a positive number, 1 for SB3's loss, or None for the squared loss."
             if check_not_negative("huber_threshold", self.huber_threshold, remedy) == 0:
                 raise ValueError(f"huber_threshold must be positive and is {self.huber_threshold!r}. {remedy}")
-        if self.target_update_interval:
-            check_count("target_update_interval", self.target_update_interval, "Pass None for no target network.")
-        if self.max_grad_norm is not None:
-            check_not_negative("max_grad_norm", self.max_grad_norm, "Pass None for no clipping.")
+        check_dqn_arguments({name: getattr(self, name) for name in DQN_ARGUMENTS})
 
     @property
     def has_target(self) -> bool:

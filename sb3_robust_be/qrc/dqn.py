@@ -63,11 +63,13 @@ from sb3_robust_be.qrc.regularization import (
 )
 from sb3_robust_be.qrc.saving import saving_to
 from sb3_robust_be.qrc.validation import (
+    DQN_ARGUMENTS,
     NUMERIC_ARGUMENTS,
     check_buffer,
     check_buffer_arguments,
     check_choice,
     check_count,
+    check_dqn_arguments,
     check_flag,
     check_not_negative,
     check_numbers,
@@ -207,10 +209,7 @@ class TwoHeadDQN(DQN):
         check_not_negative("h_learning_rate_ratio", self.h_learning_rate_ratio, "The paper uses 1.", finite=True)
         if self.target_update_interval is not None:
             check_count("target_update_interval", self.target_update_interval, "Pass None for no target network.")
-        check_count("n_steps", self.n_steps, "1 is the plain return.")
-        check_count("batch_size", self.batch_size, "The paper uses 32.")
-        if not check_not_negative("gamma", self.gamma, "The paper uses 0.99.") <= 1:
-            raise ValueError(f"gamma must be from 0 to 1 and is {self.gamma!r}. The paper uses 0.99.")
+        check_dqn_arguments({name: getattr(self, name) for name in DQN_ARGUMENTS})
         check_flag("compile", self.compile)
         check_flag("h_decoupled_weight_decay", self.h_decoupled_weight_decay)
         check_choice("h_regularization_scale", self.h_regularization_scale, H_REGULARIZATION_SCALES)
@@ -219,8 +218,6 @@ class TwoHeadDQN(DQN):
                 f"h_regularization_scale={self.h_regularization_scale!r} is defined for a regulariser inside Adam's "
                 "gradient, and h_decoupled_weight_decay=True takes it out. Leave one of the two out."
             )
-        if self.max_grad_norm is not None:
-            check_not_negative("max_grad_norm", self.max_grad_norm, "Pass None for no clipping.")
 
     def _make_target(self, interval: int) -> None:
         self.policy.make_target()

@@ -200,8 +200,14 @@ def test_a_file_in_python(tmp_path):
         ("X-v0: {learning_rate: 5}", "X-v0", "learning_rate (dqn.yml, X-v0): '5' is no step size"),
         ("X-v0: {learning_rate: [0.1, 0.2]}", "X-v0", "learning_rate (dqn.yml, X-v0): '[0.1, 0.2]' is no step size"),
         ("X-v0: {n_timesteps: .inf}", "X-v0", "n_timesteps (dqn.yml, X-v0) is inf"),
-        ("X-v0: {train_freq: 0}", "X-v0", "train_freq (dqn.yml, X-v0) is 0; give a number of steps from 1 on"),
-        ("X-v0: {train_freq: [1.5, step]}", "X-v0", "train_freq (dqn.yml, X-v0) is [1.5, 'step']"),
+        ("X-v0: {train_freq: 0}", "X-v0", "train_freq must be at least 1 and is 0. Pass the steps between two updates"),
+        ("X-v0: {train_freq: [1.5, step]}", "X-v0", "train_freq must be an integer and is 1.5."),
+        (
+            "X-v0: {gamma: 1.5}",
+            "X-v0",
+            "gamma must be from 0 to 1 and is 1.5. The paper uses 0.99. It is given by dqn.yml",
+        ),
+        ("X-v0: {buffer_size: 1e5}", "X-v0", "buffer_size must be a number and is the string '1e5'. In YAML, leave"),
         ("X-v0: {policy_kwargs: 3}", "X-v0", "policy_kwargs (dqn.yml, X-v0) is 3; give its arguments, as dict("),
         ("X-v0: {env_kwargs: [1]}", "X-v0", "env_kwargs (dqn.yml, X-v0) is [1]; give its arguments, as dict("),
         ("X-v0: {}", "X-v1", "no entry for 'X-v1' and no default. Did you mean 'X-v0'? It has X-v0."),
@@ -399,11 +405,49 @@ def test_mistakes_are_one_line(arguments, says, capsys, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("algorithms", ["qlc,dqn", "dqn", "qrdqn"])
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("learning_starts=-5", "learning_starts must not be negative and is -5. Pass the environment steps before"),
+        ("exploration_fraction=7", "exploration_fraction must be from 0 to 1 and is 7. It is the share of training"),
+        ("exploration_final_eps=1.1", "exploration_final_eps must be from 0 to 1 and is 1.1."),
+        ("batch_size=0", "batch_size must be at least 1 and is 0. The paper uses 32."),
+        ("batch_size=many", "batch_size must be a number and is the string 'many'."),
+        ("gamma=1.5", "gamma must be from 0 to 1 and is 1.5. The paper uses 0.99."),
+        ("buffer_size=0", "buffer_size must be at least 1 and is 0. Pass how many transitions are kept."),
+        ("tau=2", "tau must be from 0 to 1 and is 2. 1 copies the whole network."),
+        ("train_freq=0", "train_freq must be at least 1 and is 0. Pass the steps between two updates"),
+        ("train_freq=(1,'day')", "train_freq must count steps or episodes and is [1, 'day']."),
+        ("gradient_steps=-2", "gradient_steps must be at least -1 and is -2."),
+        ("target_update_interval=-3", "target_update_interval must be at least 0 and is -3. Pass None"),
+        ("max_grad_norm=-1", "max_grad_norm must not be negative and is -1."),
+    ],
+)
+def test_numbers_that_mean_nothing_are_one_line(algorithms, setting, says, capsys, tmp_path, monkeypatch):
+    """Of SB3's classes too, which take any number, and before anything runs."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        run("--env", "CartPole-v1", "--algos", algorithms, "--set", setting, "--single-agents")
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert says in error
+    assert error.endswith("It is given by --set.")
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_at_the_edge_are_taken(config):
+    """All of them mean something."""
+    edge = ("gamma=1", "gamma=0", "tau=0", "learning_starts=0", "exploration_fraction=0", "gradient_steps=-1")
+    for setting in (*edge, "target_update_interval=0", "target_update_interval=None", "max_grad_norm=inf"):
+        name, _, value = setting.partition("=")
+        assert name in read_settings(config, [setting], "CartPole-v1").arguments, value
+
+
 def test_a_value_that_the_class_refuses_is_one_line(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run("--env", "CartPole-v1", "--set", "batch_size=many", "--algos", "qlc", "--quiet") == 2
+    assert run("--env", "CartPole-v1", "--set", "h_regularization=-1", "--algos", "qlc", "--quiet") == 2
     (error,) = capsys.readouterr().err.splitlines()
-    assert "batch_size must be a number and is the string 'many'" in error
+    assert "h_regularization must not be negative and is -1" in error
     assert "--set NAME=None" in error
 
 

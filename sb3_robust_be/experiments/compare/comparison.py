@@ -102,9 +102,11 @@ def _observations_of(env_id: str, env_kwargs: Mapping[str, Any]) -> spaces.Space
     except gym.error.DependencyNotInstalled:
         raise
     except Exception as error:
-        known = isinstance(error, gym.error.Error | ModuleNotFoundError)
-        unregistered = isinstance(error, gym.error.UnregisteredEnv)
-        reason = why_unregistered(env_id, error) if unregistered else str(error) if known else first_line(error)
+        if isinstance(error, gym.error.UnregisteredEnv):
+            reason = why_unregistered(env_id, error)
+        else:
+            known = isinstance(error, gym.error.Error | ModuleNotFoundError)
+            reason = str(error) if known else first_line(error)
         raise ValueError(f"{env_id!r} cannot be made by gymnasium. {reason}") from error
     if not isinstance(env.action_space, spaces.Discrete):
         raise ValueError(f"{env_id!r} has the action space {env.action_space}; these algorithms need a Discrete one.")
