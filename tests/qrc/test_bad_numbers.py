@@ -40,7 +40,7 @@ NONSENSE = {
     "exploration_fraction": [7, -1, None],
     "exploration_initial_eps": [1.01, "0.1"],
     "exploration_final_eps": [-0.01],
-    "train_freq": [0, 1.5, (0, "step"), (1, "day"), (1, 2, 3), None],
+    "train_freq": [0, 1.5, "4", (0, "step"), (4, "steps"), (1, 2, 3), None],
     "gradient_steps": [-2, 0.5, True],
     "learning_rate": [-1e-3, float("nan"), float("inf")],
 }
