@@ -13,12 +13,12 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from sb3_robust_be.messages import warn
-from sb3_robust_be.population.baseline import IGNORES_MASKS, target_arguments
+from sb3_robust_be.population.baseline import target_arguments
 from sb3_robust_be.population.learner import Learner
 from sb3_robust_be.population.trainer import Trainer
-from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.layer_norm import baseline_policy_kwargs
 from sb3_robust_be.qrc.maskable import NEXT_ACTION_MASKS, MaskableReplayBuffer
+from sb3_robust_be.qrc.masked_dqn import MaskedDQN
 
 
 def single_agent(
@@ -47,8 +47,11 @@ def single_agent(
         warnings.simplefilter("ignore")
         scaled = env if trainer.normalizer is None else trainer.normalizer.environment(env, member)
         model = algorithm(policy, scaled, **arguments)
-    if trainer.env.action_masks is not None and not isinstance(model, TwoHeadDQN):
-        warn(IGNORES_MASKS.format(f"This member, as a single {algorithm.__name__},"))
+    if trainer.env.action_masks is not None and not isinstance(model, MaskedDQN):
+        warn(
+            f"This member, as a single {algorithm.__name__}, ignores action_masks() of the environment: illegal "
+            "actions are taken, and bootstrapped from. SquaredDQN with huber_threshold=1 has this loss and uses them."
+        )
     learner, row = trainer.learner_of(member)
     _copy_networks(model, learner, row)
     _copy_replay(model, trainer, member)

@@ -16,7 +16,7 @@ from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.diagnostics import UpdateDiagnostics
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.losses import LossTerms, update_loss
-from sb3_robust_be.qrc.maskable import next_action_masks
+from sb3_robust_be.qrc.maskable import action_values, next_action_masks
 from sb3_robust_be.qrc.policies import QRCPolicy
 from sb3_robust_be.qrc.validation import check_choice, check_not_negative, check_numbers, check_share
 from sb3_robust_be.updates import mellowmax, mellowmax_policy, sbeed_coefficients
@@ -240,7 +240,7 @@ class SBEED(TwoHeadDQN):
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         if deterministic or self.behaviour == "greedy":
             return super()._actions_by_value(observation, state, episode_start, deterministic, action_masks)
-        values, vectorized = self.policy.action_values(observation, action_masks)
+        values, vectorized = action_values(self.policy, observation, action_masks)
         sampled = th.multinomial(mellowmax_policy(values, self.temperature), 1)
         actions = sampled.squeeze(1).cpu().numpy() + int(self.action_space.start)  # type: ignore[attr-defined]
         return (actions if vectorized else actions.squeeze(0)), state

@@ -30,7 +30,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 from two_heads import GAMMA, N_ACTIONS, gradients, make_batch, make_model
 
-from sb3_robust_be import QLC, QRC, SBEED, SquaredDQN, TerminalActionMasks
+from sb3_robust_be import QLC, QRC, SBEED, TerminalActionMasks
 from sb3_robust_be.qrc.compiled import CompiledGradients
 from sb3_robust_be.qrc.maskable import (
     MaskableDictReplayBuffer,
@@ -476,11 +476,6 @@ def test_warm_start_from_dqn(tmp_path):
     model.learn(60)
     assert isinstance(model.replay_buffer, MaskableReplayBuffer)
     assert 0 not in model.replay_buffer.actions[: model.replay_buffer.pos]
-
-
-def test_a_dqn_of_ours_says_that_it_ignores_masks():
-    with pytest.warns(UserWarning, match="SquaredDQN acts and learns as SB3's DQN, which ignores action_masks"):
-        make(SquaredDQN, WithMasks(MatchEnv()))
 
 
 # Bad masks
