@@ -178,6 +178,22 @@ def test_all_that_is_published(tmp_path, capsys):
     assert "has no published experiment at scale laptop" in capsys.readouterr().err
 
 
+def test_the_page_refuses_rows_of_other_runs(tmp_path, capsys):
+    rows = load(FOLDER, "objectives", "paper")
+    experiment = load_declared("objectives")
+    digests = {str(run.names): run.digest for run in experiment.plan(experiment.preset("paper"), rows)}
+    columns = experiment.plan(experiment.preset("paper"), rows)[0].names
+    said = [{**row, RUN_SPEC: digests[str({name: row[name] for name in columns})]} for row in rows]
+    write_rows(tmp_path / "objectives-paper", said)
+    assert command("page", "--from", tmp_path) == 0
+    page = (tmp_path / "README.md").read_text(encoding="utf-8")
+    write_rows(tmp_path / "objectives-paper", [*said[:-2], {**said[-2], RUN_SPEC: "00000000"}, said[-1]])
+    assert command("page", "--from", tmp_path) == 2
+    says = f"1 of 30 rows of objectives in {tmp_path} were made with other arguments than it has now"
+    assert says in capsys.readouterr().err
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == page
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
