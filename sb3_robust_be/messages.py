@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 import warnings
 from collections.abc import Iterable
 
@@ -44,8 +45,24 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     :param known: What there is.
     :return: The nearest known name as a sentence that begins with a space; nothing where none is near.
     """
-    near = difflib.get_close_matches(name, known, n=1)
+    known = list(known)
+    near = in_a_namespace(name, known) or difflib.get_close_matches(name, known, n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def in_a_namespace(name: str, known: Iterable[str]) -> list[str]:
+    """Find the ids of environments that were meant by a name without its namespace.
+
+    :param name: As ``PuddleWorld-v0``, with any version or none.
+    :param known: Ids, as ``RobustBE/PuddleWorld-v0``.
+    :return: Those with this name in a namespace; the one with its version first.
+    """
+    found = [one for one in known if "/" in one and _unversioned(one.partition("/")[2]) == _unversioned(name)]
+    return sorted(found, key=lambda one: not one.endswith(f"/{name}"))
+
+
+def _unversioned(env_id: str) -> str:
+    return re.sub(r"-v\d+$", "", env_id).lower()
 
 
 def first_line(error: BaseException) -> str:

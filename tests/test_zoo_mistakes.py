@@ -22,6 +22,9 @@ def in_tmp_path(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["train", "--env", "CartPol-v1"], "Did you mean 'CartPole-v1'"),
+        (["train", "--env", "CliffWorld-v0"], "Did you mean 'RobustBE/CliffWorld-v0'?"),
+        (["train", "--env", "MountainCar1000-v0"], "Did you mean 'RobustBE/MountainCar1000-v0'?"),
+        (["train", "--env", "breakout-v1"], "Did you mean 'MinAtar/Breakout-v"),
         (["tune", "--env", "MinAtar/Breakuot-v0"], "Did you mean 'MinAtar/Breakout-v0'"),
         (["enjoy", "--env", "Acrobot-v1"], "sb3-robust-be train --algo qlc --env Acrobot-v1"),
         (["train", "--env", "no_env_like_this"], "name that with --gym-packages"),

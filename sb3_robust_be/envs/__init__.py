@@ -8,7 +8,9 @@ from typing import Any
 
 import gymnasium as gym
 
-__all__ = ["MINATAR_GAMES", "register_envs"]
+from sb3_robust_be.messages import did_you_mean, in_a_namespace
+
+__all__ = ["MINATAR_GAMES", "register_envs", "why_unregistered"]
 
 MINATAR_GAMES: dict[str, str] = {
     "Asterix": "asterix",
@@ -46,6 +48,20 @@ def register_envs() -> None:
     )
     if importlib.util.find_spec("minatar") is not None:
         _register_minatar()
+
+
+def why_unregistered(env_id: str, error: gym.error.UnregisteredEnv) -> str:
+    """What is wrong with an id that gymnasium does not know.
+
+    :param env_id: The id, as it was given.
+    :param error: Of ``gym.make``.
+    :return: gymnasium's message. Where the namespace is missing, the whole id stands in place of gymnasium's own guess,
+        which is among the environments without one.
+    """
+    name = env_id.rpartition(":")[2]
+    if not in_a_namespace(name, gym.registry):
+        return str(error)
+    return str(error).partition(" Did you mean")[0] + did_you_mean(name, gym.registry)
 
 
 def _register_minatar() -> None:

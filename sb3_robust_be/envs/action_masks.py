@@ -45,17 +45,21 @@ def checked_masks(masks: Any, n_actions: int, n: int | None = None) -> np.ndarra
     """
     try:
         array = np.asarray(masks)
-    except ValueError:  # of several lengths
-        array = np.empty(0, object)
+    except (ValueError, TypeError, RuntimeError):  # of several lengths; tensors that numpy cannot read
+        array = np.empty((), object)
     if array.ndim == 1 and n in (None, 1):
         array = array[None]
-    expected = (len(array) if n is None else n, n_actions)
+    if n is None:
+        expected: tuple[int, ...] = (len(array), n_actions) if array.ndim else (n_actions,)
+    else:
+        expected = (n, n_actions)
     binary = array.dtype.kind == "b" or (array.dtype.kind in "iu" and bool(((array == 0) | (array == 1)).all()))
     if array.shape != expected or not binary:
+        given = " ".join(repr(masks).split())
         raise ValueError(
             f"action_masks must be booleans (or integers 0 and 1) of shape {expected}, True where an action is legal, "
-            f"and is {masks!r} (shape {array.shape}, {array.dtype}). Let action_masks() of the environment return "
-            f"np.array([...], dtype=bool) with {n_actions} entries."
+            f"and is {given} (shape {array.shape}, {array.dtype}). Pass, or let action_masks() of the environment "
+            f"return, np.array([...], dtype=bool) with {n_actions} entries."
         )
     legal = array.astype(bool, copy=False)
     if not legal.any(axis=1).all():

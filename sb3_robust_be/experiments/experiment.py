@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from sb3_robust_be.evaluation import Verdict
-from sb3_robust_be.experiments.rows import Row, Rows, key_of
+from sb3_robust_be.experiments.rows import RUN_SPEC, Row, Rows, key_of
 from sb3_robust_be.report.environment import HARDWARE
 from sb3_robust_be.runner.specs import Spec, run_id
 from sb3_robust_be.runner.store import load_arrays, load_failures, load_origin, load_results
@@ -20,6 +21,8 @@ size"""
 
 SELECTION, REPORTED = "selection", "reported"
 """The stages of an experiment: runs that choose settings, and those that are reported"""
+
+_DIGEST_DIGITS = 8
 
 
 class Reading(NamedTuple):
@@ -41,6 +44,15 @@ class Run(NamedTuple):
     ``contender``, ``setting``, ``seed``, ``steps``; text, numbers and mappings, by which its rows are found again"""
     spec: Spec
     """What the runner executes"""
+
+    @property
+    def digest(self) -> str:
+        """Eight digits that tell its spec from others, for :data:`~sb3_robust_be.experiments.rows.RUN_SPEC`.
+
+        Without the seed where that is among the names: alike for all seeds, it adds next to nothing to a table.
+        """
+        named = "seed" in self.spec and self.names.get("seed") == self.spec["seed"]
+        return run_id({**self.spec, "seed": None} if named else self.spec)[:_DIGEST_DIGITS]
 
 
 class Results:
@@ -147,10 +159,25 @@ class Experiment:
         :return: The known rows, then those of the folder. A run that failed has one row, with its error as ``failed``.
         :raises ValueError: As :meth:`rows_of`.
         """
-        rows = list(results.known)
-        while new := self.rows_of(without_rows(self.plan(preset, rows), rows), results):
-            rows += new
+        runs, rows = self.planned(preset, results.known)
+        while new := self.rows_of(without_rows(runs, rows), results):
+            runs, rows = self.planned(preset, [*rows, *new])
         return rows
+
+    def planned(self, preset: Any, rows: Rows) -> tuple[list[Run], list[Row]]:
+        """The plan from rows of which some may be of other runs that had the same names.
+
+        :param preset: The experiment's size.
+        :param rows: Of the runs so far, or of a table that was made before the experiment was changed.
+        :return: All runs that can be known from the rows, and the rows without those that were made with other
+            arguments than the run of their names has now.
+        """
+        fitting = list(rows)
+        while True:
+            runs, before = self.plan(preset, fitting), len(fitting)
+            fitting = without_other_runs(runs, fitting)
+            if len(fitting) == before:
+                return runs, fitting
 
     def rows_of(self, runs: Iterable[Run], results: Results) -> list[Row]:
         """
@@ -171,10 +198,11 @@ class Experiment:
             return []
         if not found:
             raise ValueError(f"{self.name}'s measure gives no row of a run that is done; give at least one.")
-        if clash := [name for row in found for name in row.keys() & run.names.keys()]:
+        own: Row = {"experiment": self.name, **run.names}
+        if clash := [name for row in found for name in row.keys() & {*run.names, RUN_SPEC}]:
             raise ValueError(f"{self.name}'s measure gives {clash[0]!r}, which is among the names of the run already.")
-        origin = results.origin(run.spec)
-        return [{"experiment": self.name, **run.names, **row, **origin} for row in found]
+        after = {RUN_SPEC: run.digest, **results.origin(run.spec)}
+        return [{**own, **row, **after} for row in found]
 
 
 def without_rows(runs: Iterable[Run], rows: Rows) -> list[Run]:
@@ -192,6 +220,31 @@ def without_rows(runs: Iterable[Run], rows: Rows) -> list[Run]:
         if key_of(run.names, columns) not in seen[columns]:
             missing.append(run)
     return missing
+
+
+def without_other_runs(runs: Iterable[Run], rows: Rows) -> list[Row]:
+    """
+    :param runs: Of a plan.
+    :param rows: Of a table.
+    :return: The rows without those that were made with another spec than every run of their names has. A row that does
+        not say with which, as in older tables, is taken by its names.
+    """
+    if not any(RUN_SPEC in row for row in rows):
+        return list(rows)
+    named: dict[tuple[str, ...], dict[tuple[Any, ...], list[Run]]] = {}
+    for run in runs:
+        columns = tuple(run.names)
+        named.setdefault(columns, {}).setdefault(key_of(run.names, columns), []).append(run)
+
+    @functools.cache  # A run may have many rows.
+    def digests(columns: tuple[str, ...], key: tuple[Any, ...]) -> frozenset[str]:
+        return frozenset(run.digest for run in named[columns].get(key, ()))
+
+    def fits(row: Row) -> bool:
+        own = frozenset[str]().union(*(digests(columns, key_of(row, columns)) for columns in named))
+        return not own or row[RUN_SPEC] in own
+
+    return [row for row in rows if RUN_SPEC not in row or fits(row)]
 
 
 def distinct_runs(runs: Iterable[Run]) -> list[Run]:

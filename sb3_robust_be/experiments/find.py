@@ -10,7 +10,7 @@ from pathlib import Path
 from sb3_robust_be.experiments.declared import load_declared, names
 from sb3_robust_be.experiments.experiment import REPORTED, Experiment, Results, Run, without_rows
 from sb3_robust_be.experiments.publish import find_table
-from sb3_robust_be.experiments.rows import Row, Rows, read_rows, write_rows
+from sb3_robust_be.experiments.rows import RUN_SPEC, Row, Rows, read_rows, write_rows
 from sb3_robust_be.runner.specs import Spec, dumps
 from sb3_robust_be.runner.store import Counts, status
 
@@ -79,12 +79,17 @@ def keep_known(out: Path, rows: Rows) -> None:
     :raises ValueError: If the folder goes on from rows already that are not among these.
     """
     done = [row for row in rows if "failed" not in row]
-    given = {dumps(row, "row") for row in done}
-    lost = [row for row in results_in(out).known if dumps(row, "row") not in given]
+    given = {_without_run_spec(row) for row in done}
+    lost = [row for row in results_in(out).known if _without_run_spec(row) not in given]
     if lost:
         raise ValueError(f"{out} goes on from {len(lost)} rows that are not in the table given; give another --out.")
     out.mkdir(parents=True, exist_ok=True)
     write_rows(out / _KNOWN, done)
+
+
+def _without_run_spec(row: Row) -> str:
+    """A row as text. Older tables do not say with which spec; the same one published again does."""
+    return dumps({name: value for name, value in row.items() if name != RUN_SPEC}, "row")
 
 
 def command_line(verb: str, args: argparse.Namespace, experiment: Experiment) -> str:

@@ -23,7 +23,7 @@ from sb3_robust_be.experiments.find import (
     results_in,
 )
 from sb3_robust_be.experiments.publish import FOLDER, publish, published
-from sb3_robust_be.experiments.reporting import PAPER, make_report, report_folder, rows_of_all_runs
+from sb3_robust_be.experiments.reporting import PAPER, make_report, report_folder, rows_of_all_runs, runs_left
 from sb3_robust_be.report import Report
 from sb3_robust_be.system import available_cores
 
@@ -120,7 +120,7 @@ def make_page(job: Job) -> Page:
         return Page(f"--partial: a report of {experiment.name} needs all of its runs; left: {len(missing)}", None)
     if missing and not partly:
         again = run if job.source is None else f"{run} --from {job.source}"
-        return Page(f"{experiment.name} has at least {len(missing)} runs left at scale {scale}: {again}", None)
+        return Page(f"{runs_left(experiment, scale, missing, job.out, job.source)}: {again}", None)
     made = make_report(experiment, scale, rows, run)
     said = report.markdown(made) if job.markdown else str(report.write(made, _folder(job)))
     return Page(said, replace(made, plots=(), tables=(), pictures=()))
@@ -164,11 +164,8 @@ def run_publish(args: argparse.Namespace) -> int:
     for experiment in find_all(args.name):
         rows, open_runs = collected(experiment, args.scale, results_in(folder(args.out, experiment, args.scale)))
         if open_runs:
-            print(
-                f"{experiment.name} has at least {len(open_runs)} runs left at scale {args.scale}: "
-                f"{command_line('run', args, experiment)}",
-                file=sys.stderr,
-            )
+            left = runs_left(experiment, args.scale, open_runs, args.out, None)
+            print(f"{left}: {command_line('run', args, experiment)}", file=sys.stderr)
             missing += 1
         if rows:
             path = publish(experiment.name, args.scale, rows, Path(args.to or Path(args.out) / "published"))

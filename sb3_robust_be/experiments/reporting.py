@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from sb3_robust_be import report as pages
-from sb3_robust_be.experiments.experiment import Experiment, Results, Run, name_of
+from sb3_robust_be.experiments.experiment import Experiment, Results, Run, name_of, without_rows
 from sb3_robust_be.experiments.find import collected, find, folder, results_in
 from sb3_robust_be.experiments.page_summary import page_summary
 from sb3_robust_be.experiments.publish import load
@@ -35,9 +36,15 @@ def report(
     found = experiment if isinstance(experiment, Experiment) else find(experiment)
     rows, missing = rows_of_all_runs(found, scale, out, source)
     if missing:
-        raise ValueError(f"{found.name} has at least {len(missing)} runs left at scale {scale}; run it first.")
+        raise ValueError(f"{runs_left(found, scale, missing, out, source)}; run it first.")
     page = make_report(found, scale, rows, f"sb3-robust-be experiment run {found.name} --scale {scale}")
     return pages.write(page, report_folder(out, scale, source))
+
+
+def _results(experiment: Experiment, scale: str, out: str | Path, source: str | Path | None) -> Results:
+    if source is None:
+        return results_in(folder(out, experiment, scale))
+    return Results(source, load(Path(source), experiment.name, scale))
 
 
 def rows_of_all_runs(
@@ -50,9 +57,24 @@ def rows_of_all_runs(
     :param source: A folder of published tables; ``None``: the runs in ``out``.
     :return: The rows, and the runs that have none.
     """
-    if source is None:
-        return collected(experiment, scale, results_in(folder(out, experiment, scale)))
-    return collected(experiment, scale, Results(source, load(Path(source), experiment.name, scale)))
+    return collected(experiment, scale, _results(experiment, scale, out, source))
+
+
+def runs_left(
+    experiment: Experiment, scale: str, missing: Sequence[Run], out: str | Path, source: str | Path | None
+) -> str:
+    """
+    :param experiment: Any.
+    :param scale: Of its presets.
+    :param missing: Its runs that have no row, as :func:`rows_of_all_runs` finds them.
+    :param out: As there.
+    :param source: As there.
+    :return: How many they are, and of how many there are rows that were made with other arguments.
+    """
+    said = f"{experiment.name} has at least {len(missing)} runs left at scale {scale}"
+    known = _results(experiment, scale, out, source).known
+    others = len(missing) - len(without_rows(missing, known))
+    return f"{said}, {others} of which are known with other arguments than they have now" if others else said
 
 
 def report_folder(out: str | Path, scale: str, source: str | Path | None) -> Path:

@@ -75,6 +75,7 @@ COLUMNS: Mapping[str, str] = {
     "reaches_goal": "whether the greedy policy does, after training",
     "q, h": "both heads' values after training, state by state, action by action",
     "trace, …": "measured during training, see the notes of `cliff-maps`",
+    "run_spec": "tells apart runs of the same names that were made with different arguments; empty in older tables",
     "hardware, versions, date": "where, with what and when the run was made",
 }
 
@@ -143,10 +144,16 @@ def results_section(folder: Path, name: str, scale: str) -> str:
     :param name: Of a declared experiment.
     :param scale: Of its presets.
     :return: What the page says of it.
+    :raises ValueError: If rows were made with other arguments than the experiment has now.
     """
-    experiment = load_declared(name)
+    experiment, rows = load_declared(name), load(folder, name, scale)
+    if others := len(rows) - len(experiment.planned(experiment.preset(scale), rows)[1]):
+        raise ValueError(
+            f"{others} of {len(rows)} rows of {name} in {folder} were made with other arguments than it has now; "
+            f"`sb3-robust-be experiment run {name} --scale {scale} --from {folder}` makes these again, to be published."
+        )
     command = f"sb3-robust-be experiment run {name} --scale {scale}"
-    return _section(experiment, scale, make_report(experiment, scale, load(folder, name, scale), command))
+    return _section(experiment, scale, make_report(experiment, scale, rows, command))
 
 
 def _section(experiment: Experiment, scale: str, made: Report) -> str:

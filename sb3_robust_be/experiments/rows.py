@@ -30,6 +30,8 @@ Rows = Sequence[Row]
 
 ORIGIN = ("hardware", "versions", "date")
 """The columns that say where and when a run was made"""
+RUN_SPEC = "run_spec"
+"""The column that tells apart runs which have the same names and were made with different arguments"""
 #: Of the numbers in long lists, such as learning curves, which only figures show.
 SIGNIFICANT_DIGITS = 6
 _PLAIN_BYTES = 2**18

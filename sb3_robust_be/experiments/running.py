@@ -11,7 +11,7 @@ from sb3_robust_be.experiments.experiment import Experiment, Results, distinct_s
 from sb3_robust_be.experiments.find import find, folder, keep_known, results_in
 from sb3_robust_be.experiments.options import RETRY, Execution, execute, start_fresh
 from sb3_robust_be.experiments.publish import load
-from sb3_robust_be.experiments.rows import Row, Rows
+from sb3_robust_be.experiments.rows import RUN_SPEC, Row, Rows
 from sb3_robust_be.runner.store import status
 
 _SHOWN_FAILURES = 20
@@ -50,7 +50,13 @@ def run(
     preset = found.preset(scale)
     start_fresh(how, where)
     if source is not None:
-        keep_known(where, load(Path(source), found.name, scale))
+        given = load(Path(source), found.name, scale)
+        keep_known(where, given)
+        if nameless := sum(RUN_SPEC not in row for row in given):
+            print(
+                f"{nameless} of {len(given)} rows in {source} do not say with which arguments they were made, as older "
+                "tables do not: they are taken by their names and settings alone."
+            )
     return make_runs(found, preset, results_in(where), how)
 
 
@@ -71,12 +77,22 @@ def make_runs(
     :param before_round: Called with the names of a round's runs.
     :return: After as many rounds as there are; each one may depend on what those before it have found.
     """
-    rows, failed = list(results.known), 0
+    rows, failed, checked = list(results.known), 0, False
     # From the rows of finished rounds alone: shards then agree on what they share, whenever they are started.
-    while runs := without_rows(experiment.plan(preset, rows), rows):
+    while True:
+        planned, fitting = experiment.planned(preset, rows)
+        if others := len(rows) - len(fitting):
+            print(
+                f"{others} rows that were known are left out: the runs of their names have other arguments now, and "
+                "are made again."
+            )
+        rows = fitting
+        if not (runs := without_rows(planned, rows)):
+            return Ran(rows, failed, 0)
         specs = distinct_specs(runs)
-        if len(rows) == len(results.known):
+        if not checked:
             experiment.check(preset)
+            checked = True
         check_environments(specs)
         before_round([run.names for run in runs])
         execute(specs, results.out, how)
@@ -86,7 +102,6 @@ def make_runs(
         counts = status(results.out, specs)
         if left := counts.running + counts.left:
             return Ran(rows, failed, left)
-    return Ran(rows, failed, 0)
 
 
 def _say_failures(rows: Rows, named: Callable[[Row], str]) -> int:

@@ -11,21 +11,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch as th
 from stable_baselines3 import DQN
+from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.type_aliases import GymEnv, PyTorchObs, ReplayBufferSamples
 
-from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.layer_norm import baseline_policy_kwargs
 from sb3_robust_be.qrc.loading import changed_attributes, read_attributes
 from sb3_robust_be.qrc.losses import LossTerms, update_loss
-from sb3_robust_be.qrc.maskable import has_action_masks, next_action_masks
-from sb3_robust_be.qrc.validation import check_count, check_not_negative
+from sb3_robust_be.qrc.maskable import MaskableReplayBuffer, has_action_masks, next_action_masks
+from sb3_robust_be.qrc.masked_dqn import MaskedDQN
+from sb3_robust_be.qrc.validation import DQN_ARGUMENTS, check_dqn_arguments, check_not_negative
 from sb3_robust_be.updates import huber, legal_values, semi_gradient_coefficients
-
-IGNORES_MASKS = (
-    "{} acts and learns as SB3's DQN, which ignores action_masks() of the environment: illegal actions are taken, and "
-    "bootstrapped from. A Population of it uses them, as do QLC, QRC, QRCHuber, GQ, GQHuber and SBEED."
-)
 
 
 def target_arguments(arguments: dict[str, Any], *, always_target: bool = False) -> dict[str, Any]:
@@ -44,10 +40,14 @@ def target_arguments(arguments: dict[str, Any], *, always_target: bool = False) 
     return {**arguments, "target_update_interval": None}
 
 
-class BaselineDQN(DQN):
+_SB3S_BUFFERS = (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer)
+
+
+class BaselineDQN(MaskedDQN):
     """
-    DQN with three more choices, which the paper's comparison sweeps. With the defaults it is SB3's.
-    ``layer_norm`` in ``policy_kwargs`` normalises the hidden layers, as in the policies of this package.
+    DQN with three more choices, which the paper's comparison sweeps, and with action masks. With the defaults, in
+    environments without ``action_masks()``, it is SB3's. ``layer_norm`` in ``policy_kwargs`` normalises the hidden
+    layers, as in the policies of this package.
 
     :param args: DQN's positional arguments, in its order.
     :param huber_threshold: κ of the loss ``½δ²`` for ``|δ| ≤ κ``, else ``κ(|δ| − ½κ)``, in units of (TD) reward; 1 is
@@ -73,26 +73,28 @@ class BaselineDQN(DQN):
     def _setup_model(self) -> None:
         # Also runs inside `load`, after the saved arguments and the caller's have been put in place.
         self._check_arguments()
-        if has_action_masks(self.env):
-            warn(IGNORES_MASKS.format(type(self).__name__))
         if self.max_grad_norm is None:
             self.max_grad_norm = math.inf
         self.policy_kwargs = baseline_policy_kwargs(DQN, self.policy_class, self.policy_kwargs) or {}
         interval = self.target_update_interval or None
         # DQN's compares the interval with the number of environments, which None cannot be.
         self.target_update_interval = interval or self.n_envs
+        self._make_maskable_buffer()
         super()._setup_model()
         self.target_update_interval = interval
+
+    def _make_maskable_buffer(self) -> None:
+        if has_action_masks(self.env) and self.replay_buffer_class in _SB3S_BUFFERS:
+            # SB3 leaves its own choice where the user's stands, in files too.
+            self.replay_buffer_class = None
+        super()._make_maskable_buffer()
 
     def _check_arguments(self) -> None:
         if self.huber_threshold is not None:
             remedy = "Pass a positive number, 1 for SB3's loss, or None for the squared loss."
             if check_not_negative("huber_threshold", self.huber_threshold, remedy) == 0:
                 raise ValueError(f"huber_threshold must be positive and is {self.huber_threshold!r}. {remedy}")
-        if self.target_update_interval:
-            check_count("target_update_interval", self.target_update_interval, "Pass None for no target network.")
-        if self.max_grad_norm is not None:
-            check_not_negative("max_grad_norm", self.max_grad_norm, "Pass None for no clipping.")
+        check_dqn_arguments({name: getattr(self, name) for name in DQN_ARGUMENTS})
 
     @property
     def has_target(self) -> bool:
@@ -144,12 +146,13 @@ class BaselineDQN(DQN):
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
         """
         Sample the replay buffer and do the updates: SB3's own with the threshold 1 and a target network, else the same
-        with another loss, or with the network itself in place of the target.
+        with another loss, with the network itself in place of the target, or bootstrapping from legal actions only.
 
         :param gradient_steps: How many.
         :param batch_size: Transitions per update.
         """
-        if self.huber_threshold == 1.0 and self.has_target:
+        masked = isinstance(self.replay_buffer, MaskableReplayBuffer)
+        if self.huber_threshold == 1.0 and self.has_target and not masked:
             super().train(gradient_steps, batch_size)
             return
         self.policy.set_training_mode(True)

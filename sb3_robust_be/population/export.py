@@ -13,12 +13,12 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from sb3_robust_be.messages import warn
-from sb3_robust_be.population.baseline import IGNORES_MASKS, target_arguments
+from sb3_robust_be.population.baseline import target_arguments
 from sb3_robust_be.population.learner import Learner
 from sb3_robust_be.population.trainer import Trainer
-from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.layer_norm import baseline_policy_kwargs
 from sb3_robust_be.qrc.maskable import NEXT_ACTION_MASKS, MaskableReplayBuffer
+from sb3_robust_be.qrc.masked_dqn import MaskedDQN
 
 
 def single_agent(
@@ -47,14 +47,17 @@ def single_agent(
         warnings.simplefilter("ignore")
         scaled = env if trainer.normalizer is None else trainer.normalizer.environment(env, member)
         model = algorithm(policy, scaled, **arguments)
-    if trainer.env.action_masks is not None and not isinstance(model, TwoHeadDQN):
-        warn(IGNORES_MASKS.format(f"This member, as a single {algorithm.__name__},"))
+    if trainer.env.action_masks is not None and not isinstance(model, MaskedDQN):
+        warn(
+            f"This member, as a single {algorithm.__name__}, ignores action_masks() of the environment: illegal "
+            "actions are taken, and bootstrapped from. SquaredDQN with huber_threshold=1 has this loss and uses them."
+        )
     learner, row = trainer.learner_of(member)
     _copy_networks(model, learner, row)
     _copy_replay(model, trainer, member)
     failed_at = int(trainer.failed_at[member])
     model.num_timesteps = trainer.num_timesteps if failed_at < 0 else failed_at
-    model._n_updates = learner.n_updates
+    model._n_updates = learner.updates_of(row)
     model._n_calls = trainer.n_calls  # type: ignore[attr-defined]
     model.exploration_rate = float(trainer.exploration.rates[member])  # type: ignore[attr-defined]
     model._total_timesteps = trainer.total
@@ -86,15 +89,16 @@ def _copy_networks(model: Any, learner: Learner, row: int) -> None:
     for name, value in (online | target).items():
         if name in parameters:
             parameters[name].copy_(value)
-    if learner.n_updates == 0:
+    n_updates = learner.updates_of(row)
+    if n_updates == 0:
         return
     if learner.feature_norm is not None:
         model._feature_norm.copy_(learner.feature_norm[row, 0])
-        model._feature_norm_updates.fill_(learner.n_updates)
+        model._feature_norm_updates.fill_(n_updates)
     moments = zip(*(learner.layout.split(x).items() for x in (learner.mean, learner.square)), strict=True)
     for (name, mean), (_, square) in moments:
         parameter = parameters[name]
-        step = th.tensor(float(learner.n_updates))
+        step = th.tensor(float(n_updates))
         state = {"step": step, "exp_avg": mean[row], "exp_avg_sq": square[row]}
         model.policy.optimizer.state[parameter] = {k: v.to(parameter.device, copy=True) for k, v in state.items()}
 

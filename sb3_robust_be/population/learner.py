@@ -67,6 +67,8 @@ class Learner:
         self.n_updates = 0
         self._graphs: dict[Any, Function] = {}
         self._frozen = np.zeros(len(models), bool)
+        self.frozen_at = np.zeros(len(models), np.int64)
+        """The number of updates at which each frozen member was frozen, shape (members,)"""
         self._kept: Tensors = {}
         self._decoupled = first.h_decoupled_weight_decay
         self._clips = any(model.max_grad_norm not in (None, np.inf) for model in models)
@@ -205,8 +207,17 @@ class Learner:
 
         :param members: Booleans, shape (members,).
         """
+        self.frozen_at[members & ~self._frozen] = self.n_updates
         self._frozen = self._frozen | members
         self._kept = {name: x[self._frozen] for name, x in self.state().items()}
+
+    def updates_of(self, row: int) -> int:
+        """How many updates a member has made.
+
+        :param row: Its index here.
+        :return: Of one that is frozen, those before that.
+        """
+        return int(self.frozen_at[row]) if self._frozen[row] else self.n_updates
 
     def _hold_frozen(self) -> None:
         state = self.state()

@@ -18,8 +18,9 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from sb3_robust_be import registry
 from sb3_robust_be.messages import warn
 from sb3_robust_be.population.baseline import Agent, BaselineDQN, target_arguments
+from sb3_robust_be.qrc import validation
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
-from sb3_robust_be.qrc.validation import check_count, constructor_arguments
+from sb3_robust_be.qrc.validation import constructor_arguments
 
 # What may differ between members, hence be a list.
 NUMBERS = (
@@ -114,13 +115,12 @@ def check_frequency(train_freq: Any) -> None:
     :param train_freq: As of a single agent.
     :raises ValueError: If it does not count steps, one or more.
     """
-    steps, unit = train_freq if isinstance(train_freq, (tuple, list)) else (train_freq, "step")
-    if unit != "step":
+    validation.check_frequency(train_freq)
+    if isinstance(train_freq, (tuple, list)) and train_freq[1] == "episode":
         raise ValueError(
             f"train_freq={train_freq!r} counts episodes, and the members' episodes end at different steps. Pass a "
             "number of steps."
         )
-    check_count("train_freq", steps, "Pass the steps between two updates.")
 
 
 def as_list(seeds: Any) -> list[Any]:

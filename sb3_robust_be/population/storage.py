@@ -139,6 +139,7 @@ def _arrays(trainer: Trainer) -> dict[str, np.ndarray]:
         state = learner.state()
         arrays |= {f"learner{i}/{name}": x.cpu().numpy() for name, x in state.items()}
         arrays[f"learner{i}/n_updates"] = np.array(learner.n_updates)
+        arrays[f"learner{i}/frozen_at"] = learner.frozen_at
     if trainer.normalizer is not None:
         arrays |= {f"normalizer/{name}": x for name, x in trainer.normalizer.state().items()}
     if trainer.replay is not None:
@@ -224,6 +225,9 @@ def _restore(trainer: Trainer, arrays: Any, saved: Saved) -> None:
     why = saved.failures
     trainer.fail({i: Failure(*why[str(i)]) if str(i) in why else DIVERGED for i in failed})
     trainer.failed_at[failed] = arrays["failed_at"][failed]
+    for i, learner in enumerate(trainer.learners):
+        if f"learner{i}/frozen_at" in arrays:  # In files of version 0.1 it is not.
+            learner.frozen_at = arrays[f"learner{i}/frozen_at"]
     trainer.n_steps = arrays["n_steps"] if "n_steps" in arrays else np.full(n_members, trainer.n_calls)
 
 

@@ -13,7 +13,6 @@ import torch as th
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
-from stable_baselines3.common.noise import ActionNoise
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.save_util import load_from_zip_file
 from stable_baselines3.common.type_aliases import (
@@ -37,15 +36,8 @@ from sb3_robust_be.qrc.dqn_files import check_normalisation, is_dqns, objects_fr
 from sb3_robust_be.qrc.flattening import flatten
 from sb3_robust_be.qrc.loading import changed_attributes, read_attributes
 from sb3_robust_be.qrc.losses import LossTerms
-from sb3_robust_be.qrc.maskable import (
-    NEXT_ACTION_MASKS,
-    MaskableReplayBuffer,
-    current_masks,
-    has_action_masks,
-    maskable_class,
-    masks_of_next,
-    with_terminal_masks,
-)
+from sb3_robust_be.qrc.maskable import with_terminal_masks
+from sb3_robust_be.qrc.masked_dqn import MaskedDQN
 from sb3_robust_be.qrc.policies import (
     H_GROUP,
     VALUE_GROUP,
@@ -63,11 +55,13 @@ from sb3_robust_be.qrc.regularization import (
 )
 from sb3_robust_be.qrc.saving import saving_to
 from sb3_robust_be.qrc.validation import (
+    DQN_ARGUMENTS,
     NUMERIC_ARGUMENTS,
     check_buffer,
     check_buffer_arguments,
     check_choice,
     check_count,
+    check_dqn_arguments,
     check_flag,
     check_not_negative,
     check_numbers,
@@ -79,7 +73,7 @@ from sb3_robust_be.qrc.validation import (
 )
 
 
-class TwoHeadDQN(DQN):
+class TwoHeadDQN(MaskedDQN):
     """
     DQN with a secondary head h(s,a) that has its own learning rate and regularisation, and with an optional target.
 
@@ -118,8 +112,6 @@ class TwoHeadDQN(DQN):
     _explored_by: Schedule | None = None
     # Whose samples have been looked at.
     _known_buffer: ReplayBuffer | None = None
-    # Which actions are legal where the environments are, shape (environments, actions); None: all, without asking.
-    _last_action_masks: np.ndarray | None = None
     # Whether `learn` is running, whose `dump_logs` records the diagnostics.
     _learning: bool = False
 
@@ -170,30 +162,6 @@ class TwoHeadDQN(DQN):
         self._configure_optimizer()
         self._forget_features()
 
-    def _make_maskable_buffer(self) -> None:
-        """Make the replay buffer one that stores action masks, if the environment has them."""
-        if not has_action_masks(self.env) or isinstance(self.replay_buffer, MaskableReplayBuffer):
-            return
-        if self.replay_buffer is not None and self.replay_buffer.size() > 0:
-            raise ValueError(
-                "The replay buffer has transitions without action masks, and the environment has action_masks(): "
-                "values of illegal actions would be bootstrapped from. Make a new model for this environment (weights "
-                "are taken over by set_parameters), or load a replay buffer that was filled in such an environment."
-            )
-        buffer_class = maskable_class(self.replay_buffer_class, self.observation_space, self.n_steps)
-        kwargs = dict(self.replay_buffer_kwargs or {})
-        if self.replay_buffer_class is None and self.n_steps > 1:
-            kwargs |= {"n_steps": self.n_steps, "gamma": self.gamma}
-        self.replay_buffer = buffer_class(
-            self.buffer_size,
-            self.observation_space,
-            self.action_space,
-            device=self.device,
-            n_envs=self.n_envs,
-            optimize_memory_usage=self.optimize_memory_usage,
-            **kwargs,
-        )
-
     def _forget_features(self) -> None:
         """Begin the running mean of the features' squared norm anew, and the count of batches that it has seen."""
         self._feature_norm = th.zeros((), device=self.device)
@@ -207,10 +175,7 @@ class TwoHeadDQN(DQN):
         check_not_negative("h_learning_rate_ratio", self.h_learning_rate_ratio, "The paper uses 1.", finite=True)
         if self.target_update_interval is not None:
             check_count("target_update_interval", self.target_update_interval, "Pass None for no target network.")
-        check_count("n_steps", self.n_steps, "1 is the plain return.")
-        check_count("batch_size", self.batch_size, "The paper uses 32.")
-        if not check_not_negative("gamma", self.gamma, "The paper uses 0.99.") <= 1:
-            raise ValueError(f"gamma must be from 0 to 1 and is {self.gamma!r}. The paper uses 0.99.")
+        check_dqn_arguments({name: getattr(self, name) for name in DQN_ARGUMENTS})
         check_flag("compile", self.compile)
         check_flag("h_decoupled_weight_decay", self.h_decoupled_weight_decay)
         check_choice("h_regularization_scale", self.h_regularization_scale, H_REGULARIZATION_SCALES)
@@ -219,8 +184,6 @@ class TwoHeadDQN(DQN):
                 f"h_regularization_scale={self.h_regularization_scale!r} is defined for a regulariser inside Adam's "
                 "gradient, and h_decoupled_weight_decay=True takes it out. Leave one of the two out."
             )
-        if self.max_grad_norm is not None:
-            check_not_negative("max_grad_norm", self.max_grad_norm, "Pass None for no clipping.")
 
     def _make_target(self, interval: int) -> None:
         self.policy.make_target()
@@ -321,17 +284,6 @@ class TwoHeadDQN(DQN):
         # The global generator is the one that SB3 seeds.
         return np.asarray(np.random.rand(*shape) < self.exploration_rate)  # noqa: NPY002
 
-    def _random_actions(self, n: int, masks: np.ndarray | None = None) -> np.ndarray:
-        space = self.action_space
-        if masks is None:
-            return np.array([space.sample() for _ in range(n)])
-        if len(masks) != n:
-            raise ValueError(
-                f"action_masks has {len(masks)} rows and there are {n} observations. Pass one row for each."
-            )
-        # Where every action is legal, the same numbers are drawn as without masks.
-        return np.array([space.sample() if mask.all() else space.sample(mask=mask.astype(np.int8)) for mask in masks])
-
     def _actions_by_value(
         self,
         observation: np.ndarray | dict[str, np.ndarray],
@@ -344,18 +296,6 @@ class TwoHeadDQN(DQN):
         if action_masks is None:
             return self.policy.predict(observation, state, episode_start, deterministic)
         return self.policy.predict(observation, state, episode_start, deterministic, action_masks)
-
-    def _sample_action(
-        self, learning_starts: int, action_noise: ActionNoise | None = None, n_envs: int = 1
-    ) -> tuple[np.ndarray, np.ndarray]:
-        if self._last_action_masks is None:
-            return super()._sample_action(learning_starts, action_noise, n_envs)
-        if self.num_timesteps < learning_starts:
-            actions = self._random_actions(n_envs, self._last_action_masks)
-        else:
-            assert self._last_obs is not None
-            actions, _ = self.predict(self._last_obs, action_masks=self._last_action_masks)
-        return actions, actions
 
     # Between the environments and the replay buffer
 
@@ -376,12 +316,7 @@ class TwoHeadDQN(DQN):
     ) -> tuple[int, BaseCallback]:
         prepared = super()._setup_learn(total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar)
         self._check_observations(self._last_obs, " (the first, from reset)")  # type: ignore[arg-type]
-        self._make_maskable_buffer()
-        self._last_action_masks = self._current_masks() if has_action_masks(self.env) else None
         return prepared
-
-    def _current_masks(self) -> np.ndarray:
-        return current_masks(self.env, int(self.action_space.n))  # type: ignore[arg-type, attr-defined]
 
     def _on_step(self) -> None:
         """After each step of the environments: refresh the target network if there is one, and set ε."""
@@ -412,19 +347,7 @@ class TwoHeadDQN(DQN):
                 if isinstance(new_obs, dict):
                     last = {key: last[key] for key in new_obs}
                 check_observations(last, self.num_timesteps, index, " (the last of an episode)")
-        if isinstance(replay_buffer, MaskableReplayBuffer):
-            infos = self._with_next_masks(dones, infos)
         super()._store_transition(replay_buffer, buffer_action, new_obs, reward, dones, infos)
-
-    def _with_next_masks(self, dones: np.ndarray, infos: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The infos of a step with what the replay buffer is to store, and ask which actions are legal now."""
-        if self._last_action_masks is None:
-            # Filled in an environment with masks before, and gone on with in one without.
-            masks = np.full((len(infos), int(self.action_space.n)), True)  # type: ignore[attr-defined]
-        else:
-            self._last_action_masks = self._current_masks()
-            masks = masks_of_next(self._last_action_masks, dones, infos)
-        return [{**info, NEXT_ACTION_MASKS: mask} for info, mask in zip(infos, masks, strict=True)]
 
     # Updating
 
@@ -719,7 +642,6 @@ class TwoHeadDQN(DQN):
         super().load_replay_buffer(path, truncate_last_traj)
         if isinstance(self.replay_buffer, NStepReplayBuffer) and self.replay_buffer_class is None:
             self.replay_buffer.gamma, self.replay_buffer.n_steps = self.gamma, self.n_steps
-        self._make_maskable_buffer()
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         state_dicts, tensors = super()._get_torch_save_params()
@@ -736,7 +658,6 @@ class TwoHeadDQN(DQN):
             "_diagnostics",
             "_compiled",
             "_known_buffer",
-            "_last_action_masks",
             "_learning",
         ]
         return [*super()._excluded_save_params(), *made]

@@ -15,6 +15,7 @@ from stable_baselines3.common.type_aliases import GymEnv, PyTorchObs, ReplayBuff
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
 from sb3_robust_be.envs.action_masks import TERMINAL_ACTION_MASKS, TerminalActionMasks, checked_masks
+from sb3_robust_be.updates import legal_values
 
 NEXT_ACTION_MASKS = "next_action_masks"
 """The key of ``infos`` under which :meth:`MaskableReplayBuffer.add` finds the masks"""
@@ -190,6 +191,42 @@ def with_terminal_masks(env: GymEnv) -> GymEnv:
         )
     inner.envs = [one if is_wrapped(one, TerminalActionMasks) else TerminalActionMasks(one) for one in inner.envs]
     return env
+
+
+def action_values(
+    policy: Any, observation: np.ndarray | dict[str, np.ndarray], action_masks: np.ndarray | None = None
+) -> tuple[th.Tensor, bool]:
+    """Values of all actions for observations to act on, in evaluation mode and without a graph.
+
+    :param policy: DQN's, or one of this package.
+    :param observation: The input observation.
+    :param action_masks: Which actions are legal, shape (batch, actions); ``None``: all.
+    :return: ``q(s,·)``, −∞ for illegal actions, shape (batch, actions), and whether the observation is vectorized.
+    :raises ValueError: For masks of another shape or kind, or that allow nothing.
+    """
+    policy.set_training_mode(False)
+    inputs, vectorized = policy.obs_to_tensor(observation)
+    with th.inference_mode():
+        values = policy.q_net(inputs)
+        if action_masks is None:
+            return values, vectorized
+        legal = checked_masks(action_masks, values.shape[1], len(values))
+        return legal_values(values, th.as_tensor(legal, device=values.device)), vectorized
+
+
+def greedy_actions(
+    policy: Any, observation: np.ndarray | dict[str, np.ndarray], action_masks: np.ndarray
+) -> np.ndarray:
+    """The legal actions of the largest value.
+
+    :param policy: As of :func:`action_values`.
+    :param observation: As there.
+    :param action_masks: As there.
+    :return: One action per observation, or one of shape () for a single observation.
+    """
+    values, vectorized = action_values(policy, observation, action_masks)
+    actions = values.argmax(dim=1).cpu().numpy() + int(policy.action_space.start)
+    return actions if vectorized else actions.squeeze(0)
 
 
 def current_masks(env: VecEnv, n_actions: int) -> np.ndarray:

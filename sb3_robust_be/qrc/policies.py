@@ -19,9 +19,9 @@ from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from stable_baselines3.dqn.policies import DQNPolicy
 from torch import nn
 
-from sb3_robust_be.envs.action_masks import checked_masks
 from sb3_robust_be.qrc.extractors import MinAtarCNN, extractor_for
 from sb3_robust_be.qrc.layer_norm import insert_into_extractor
+from sb3_robust_be.qrc.maskable import greedy_actions
 from sb3_robust_be.qrc.networks import HEAD_INITS, HeadInit, QRCNetwork, concatenate
 from sb3_robust_be.qrc.observations import as_array, as_torch_takes
 from sb3_robust_be.qrc.validation import check_choice, check_flag
@@ -247,9 +247,7 @@ class QRCPolicy(DQNPolicy):
         :return: the model's action and the next hidden state (used in recurrent policies)
         """
         if action_masks is not None:
-            values, vectorized = self.action_values(observation, action_masks)
-            actions = values.argmax(dim=1).cpu().numpy() + int(self.action_space.start)  # type: ignore[attr-defined]
-            return (actions if vectorized else actions.squeeze(0)), state
+            return greedy_actions(self, observation, action_masks), state
         if not self.takes_plainly(observation):
             return super().predict(observation, state, episode_start, deterministic)
         self.set_training_mode(False)
@@ -257,25 +255,6 @@ class QRCPolicy(DQNPolicy):
         # Only here, where no tensor leaves: what inference mode makes cannot be used in a graph.
         with th.inference_mode():
             return self._predict(inputs, deterministic=deterministic).cpu().numpy(), state
-
-    def action_values(
-        self, observation: np.ndarray | dict[str, np.ndarray], action_masks: np.ndarray | None = None
-    ) -> tuple[th.Tensor, bool]:
-        """Values of all actions for observations to act on, in evaluation mode and without a graph.
-
-        :param observation: the input observation
-        :param action_masks: As of :meth:`predict`.
-        :return: ``q(s,·)``, −∞ for illegal actions, shape (batch, actions), and whether the observation is vectorized
-        :raises ValueError: For masks of another shape or kind, or that allow nothing.
-        """
-        self.set_training_mode(False)
-        inputs, vectorized = self.obs_to_tensor(observation)
-        with th.inference_mode():
-            values = self.q_net(inputs)
-            if action_masks is None:
-                return values, vectorized
-            legal = checked_masks(action_masks, values.shape[1], len(values))
-            return legal_values(values, th.as_tensor(legal, device=values.device)), vectorized
 
     def obs_to_tensor(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[PyTorchObs, bool]:
         """

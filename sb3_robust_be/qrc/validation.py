@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,19 +88,20 @@ def check_flag(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be True or False and is {value!r}. In YAML, leave the quotes out.")
 
 
-def check_count(name: str, value: Any, remedy: str) -> None:
-    """Check an argument that must be a positive integer.
+def check_count(name: str, value: Any, remedy: str, least: int = 1) -> None:
+    """Check an argument that must be an integer, a positive one unless ``least`` says otherwise.
 
     :param name: The argument.
     :param value: What it was set to.
     :param remedy: What to do instead.
+    :param least: The smallest integer that it may be.
     :raises TypeError: If it is no integer.
-    :raises ValueError: If it is less than 1.
+    :raises ValueError: If it is less than that.
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an integer and is {value!r}. {remedy}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1 and is {value!r}. {remedy}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least} and is {value!r}. {remedy}")
 
 
 def check_not_negative(name: str, value: Any, remedy: str, finite: bool = False) -> float:
@@ -121,6 +122,83 @@ def check_not_negative(name: str, value: Any, remedy: str, finite: bool = False)
     if finite and value == math.inf:
         raise ValueError(f"{name} must be finite and is {value!r}. {remedy}")
     return float(value)
+
+
+def check_share(name: str, value: Any, remedy: str) -> None:
+    """Check an argument that must be a number from 0 to 1.
+
+    :param name: The argument.
+    :param value: What it was set to.
+    :param remedy: What to do instead.
+    :raises TypeError: If it is no number.
+    :raises ValueError: If it is out of range or NaN.
+    """
+    if check_not_negative(name, value, remedy) > 1:
+        raise ValueError(f"{name} must be from 0 to 1 and is {value!r}. {remedy}")
+
+
+_COUNTS = {
+    "buffer_size": (1, "Pass how many transitions are kept."),
+    "batch_size": (1, "The paper uses 32."),
+    "n_steps": (1, "1 is the plain return."),
+    "gradient_steps": (-1, "Pass the updates after each train_freq, -1 for as many as there were steps."),
+    "target_update_interval": (0, "Pass None for no target network."),
+}
+_SHARES = {
+    "gamma": "The paper uses 0.99.",
+    "tau": "1 copies the whole network.",
+    "exploration_fraction": "It is the share of training over which exploration falls.",
+    "exploration_initial_eps": "It is the probability of a random action at the start.",
+    "exploration_final_eps": "It is the probability of a random action in the end.",
+}
+_NUMBERS = {
+    "learning_rate": "Pass a small number such as 1e-3, or a schedule.",
+    "learning_starts": "Pass the environment steps before the first update; 0: none.",
+    "max_grad_norm": "Pass None for no clipping.",
+}
+DQN_ARGUMENTS = (*_COUNTS, *_SHARES, *_NUMBERS, "train_freq")
+"""The arguments of DQN that :func:`check_dqn_arguments` checks"""
+
+
+def check_dqn_arguments(arguments: Mapping[str, Any]) -> None:
+    """Check arguments of DQN, which all algorithms here have. SB3 takes any number for them, and fails late or never.
+
+    :param arguments: Values by name; only :data:`DQN_ARGUMENTS` are looked at. A ``learning_rate`` may be a schedule,
+        ``target_update_interval`` 0 or ``None`` (no target network) and ``max_grad_norm`` ``None`` (no clipping).
+    :raises TypeError: For something else than a number.
+    :raises ValueError: For a number that is out of range.
+    """
+    for name in DQN_ARGUMENTS:
+        if name in arguments:
+            _check_dqn_argument(name, arguments[name])
+
+
+def _check_dqn_argument(name: str, value: Any) -> None:
+    if value is None and name in ("target_update_interval", "max_grad_norm"):
+        return
+    if name in _COUNTS:
+        least, remedy = _COUNTS[name]
+        check_count(name, value, remedy, least)
+    elif name in _SHARES:
+        check_share(name, value, _SHARES[name])
+    elif name == "train_freq":
+        check_frequency(value)
+    elif not (name == "learning_rate" and callable(value)):
+        check_not_negative(name, value, _NUMBERS[name], finite=name == "learning_rate")
+
+
+def check_frequency(train_freq: Any) -> None:
+    """Check how often an agent learns.
+
+    :param train_freq: The argument, or what SB3 makes of it: a number, or a number with its unit.
+    :raises TypeError: If the number is no integer.
+    :raises ValueError: If it is less than 1, or the unit another one.
+    """
+    remedy = "Pass the steps between two updates, or (1, 'episode')."
+    count, unit = train_freq if isinstance(train_freq, (tuple, list)) and len(train_freq) == 2 else (train_freq, "step")
+    check_count("train_freq", count, remedy)
+    if getattr(unit, "value", unit) not in ("step", "episode"):
+        raise ValueError(f"train_freq must count steps or episodes and is {train_freq!r}. {remedy}")
 
 
 def check_threshold(value: Any, projection: str) -> float:

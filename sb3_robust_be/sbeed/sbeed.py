@@ -16,9 +16,9 @@ from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.diagnostics import UpdateDiagnostics
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.losses import LossTerms, update_loss
-from sb3_robust_be.qrc.maskable import next_action_masks
+from sb3_robust_be.qrc.maskable import action_values, next_action_masks
 from sb3_robust_be.qrc.policies import QRCPolicy
-from sb3_robust_be.qrc.validation import check_choice, check_not_negative, check_numbers
+from sb3_robust_be.qrc.validation import check_choice, check_not_negative, check_numbers, check_share
 from sb3_robust_be.updates import mellowmax, mellowmax_policy, sbeed_coefficients
 
 Behaviour = Literal["greedy", "softmax"]
@@ -198,8 +198,7 @@ class SBEED(TwoHeadDQN):
                 f"temperature must be positive and finite and is {self.temperature!r}. For the maximum itself (0) use "
                 "GQ, or a temperature far below the differences of the values."
             )
-        if not check_not_negative("eta", self.eta, "Pass a number from 0 to 1.") <= 1:
-            raise ValueError(f"eta must be from 0 to 1 and is {self.eta!r}.")
+        check_share("eta", self.eta, "Pass a number from 0 to 1.")
         check_choice("behaviour", self.behaviour, BEHAVIOURS)
 
     @staticmethod
@@ -241,7 +240,7 @@ class SBEED(TwoHeadDQN):
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         if deterministic or self.behaviour == "greedy":
             return super()._actions_by_value(observation, state, episode_start, deterministic, action_masks)
-        values, vectorized = self.policy.action_values(observation, action_masks)
+        values, vectorized = action_values(self.policy, observation, action_masks)
         sampled = th.multinomial(mellowmax_policy(values, self.temperature), 1)
         actions = sampled.squeeze(1).cpu().numpy() + int(self.action_space.start)  # type: ignore[attr-defined]
         return (actions if vectorized else actions.squeeze(0)), state

@@ -45,6 +45,9 @@ class Nested(DictEnv):
     [
         ("CartPol-v1", r"env='CartPol-v1' is not registered.*Did you mean: `CartPole`\?.*or pass a factory"),
         ("CartPole-v9", r"env='CartPole-v9' is not registered.*provides versioned environments: \[ `v0`, `v1` \]"),
+        ("PuddleWorld-v0", r"env='PuddleWorld-v0' is not registered.*Did you mean 'RobustBE/PuddleWorld-v0'\?"),
+        ("cliffworld", r"`cliffworld` doesn't exist\. Did you mean 'RobustBE/CliffWorld-v0'\? Correct the id"),
+        ("sb3_robust_be:CliffWorld-v0", r"Did you mean 'RobustBE/CliffWorld-v0'\? Correct the id"),
         ("Nowhere/Land-v0", "env='Nowhere/Land-v0' is not registered.*import the package that registers it"),
     ],
 )

@@ -294,6 +294,9 @@ def _interval(mean):
     ("arguments", "says"),
     [
         (["--env", "CartPole-v9"], "CartPole-v9"),
+        (["--env", "PuddleWorld-v0"], "`PuddleWorld` doesn't exist. Did you mean 'RobustBE/PuddleWorld-v0'?"),
+        (["--env", "CliffWorld-v0"], "`CliffWorld` doesn't exist. Did you mean 'RobustBE/CliffWorld-v0'?"),
+        (["--env", "CartPol-v1"], "Did you mean: `CartPole`?"),
         (["--env", "Pendulum-v1"], "Discrete"),
         (["--env", "CartPole-v1", "--algos", "qlk"], "Did you mean 'qlc'"),
         (["--env", "LunarLander-v2"], "LunarLander-v2"),

@@ -21,6 +21,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from sb3_robust_be import cli
 from sb3_robust_be.codec import OBJECTS, from_json
 from sb3_robust_be.experiments.compare import compare_command as command
+from sb3_robust_be.experiments.compare import compare_files
 from sb3_robust_be.experiments.compare.compare_files import check_folder
 from sb3_robust_be.experiments.compare.setting import Setting
 from sb3_robust_be.experiments.compare.summary import described, edges, footnotes, summarise, verdict
@@ -199,8 +200,14 @@ def test_a_file_in_python(tmp_path):
         ("X-v0: {learning_rate: 5}", "X-v0", "learning_rate (dqn.yml, X-v0): '5' is no step size"),
         ("X-v0: {learning_rate: [0.1, 0.2]}", "X-v0", "learning_rate (dqn.yml, X-v0): '[0.1, 0.2]' is no step size"),
         ("X-v0: {n_timesteps: .inf}", "X-v0", "n_timesteps (dqn.yml, X-v0) is inf"),
-        ("X-v0: {train_freq: 0}", "X-v0", "train_freq (dqn.yml, X-v0) is 0; give a number of steps from 1 on"),
-        ("X-v0: {train_freq: [1.5, step]}", "X-v0", "train_freq (dqn.yml, X-v0) is [1.5, 'step']"),
+        ("X-v0: {train_freq: 0}", "X-v0", "train_freq must be at least 1 and is 0. Pass the steps between two updates"),
+        ("X-v0: {train_freq: [1.5, step]}", "X-v0", "train_freq must be an integer and is 1.5."),
+        (
+            "X-v0: {gamma: 1.5}",
+            "X-v0",
+            "gamma must be from 0 to 1 and is 1.5. The paper uses 0.99. It is given by dqn.yml",
+        ),
+        ("X-v0: {buffer_size: 1e5}", "X-v0", "buffer_size must be a number and is the string '1e5'. In YAML, leave"),
         ("X-v0: {policy_kwargs: 3}", "X-v0", "policy_kwargs (dqn.yml, X-v0) is 3; give its arguments, as dict("),
         ("X-v0: {env_kwargs: [1]}", "X-v0", "env_kwargs (dqn.yml, X-v0) is [1]; give its arguments, as dict("),
         ("X-v0: {}", "X-v1", "no entry for 'X-v1' and no default. Did you mean 'X-v0'? It has X-v0."),
@@ -398,11 +405,49 @@ def test_mistakes_are_one_line(arguments, says, capsys, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("algorithms", ["qlc,dqn", "dqn", "qrdqn"])
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("learning_starts=-5", "learning_starts must not be negative and is -5. Pass the environment steps before"),
+        ("exploration_fraction=7", "exploration_fraction must be from 0 to 1 and is 7. It is the share of training"),
+        ("exploration_final_eps=1.1", "exploration_final_eps must be from 0 to 1 and is 1.1."),
+        ("batch_size=0", "batch_size must be at least 1 and is 0. The paper uses 32."),
+        ("batch_size=many", "batch_size must be a number and is the string 'many'."),
+        ("gamma=1.5", "gamma must be from 0 to 1 and is 1.5. The paper uses 0.99."),
+        ("buffer_size=0", "buffer_size must be at least 1 and is 0. Pass how many transitions are kept."),
+        ("tau=2", "tau must be from 0 to 1 and is 2. 1 copies the whole network."),
+        ("train_freq=0", "train_freq must be at least 1 and is 0. Pass the steps between two updates"),
+        ("train_freq=(1,'day')", "train_freq must count steps or episodes and is [1, 'day']."),
+        ("gradient_steps=-2", "gradient_steps must be at least -1 and is -2."),
+        ("target_update_interval=-3", "target_update_interval must be at least 0 and is -3. Pass None"),
+        ("max_grad_norm=-1", "max_grad_norm must not be negative and is -1."),
+    ],
+)
+def test_numbers_that_mean_nothing_are_one_line(algorithms, setting, says, capsys, tmp_path, monkeypatch):
+    """Of SB3's classes too, which take any number, and before anything runs."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        run("--env", "CartPole-v1", "--algos", algorithms, "--set", setting, "--single-agents")
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert says in error
+    assert error.endswith("It is given by --set.")
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_at_the_edge_are_taken(config):
+    """All of them mean something."""
+    edge = ("gamma=1", "gamma=0", "tau=0", "learning_starts=0", "exploration_fraction=0", "gradient_steps=-1")
+    for setting in (*edge, "target_update_interval=0", "target_update_interval=None", "max_grad_norm=inf"):
+        name, _, value = setting.partition("=")
+        assert name in read_settings(config, [setting], "CartPole-v1").arguments, value
+
+
 def test_a_value_that_the_class_refuses_is_one_line(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run("--env", "CartPole-v1", "--set", "batch_size=many", "--algos", "qlc", "--quiet") == 2
+    assert run("--env", "CartPole-v1", "--set", "h_regularization=-1", "--algos", "qlc", "--quiet") == 2
     (error,) = capsys.readouterr().err.splitlines()
-    assert "batch_size must be a number and is the string 'many'" in error
+    assert "h_regularization must not be negative and is -1" in error
     assert "--set NAME=None" in error
 
 
@@ -498,14 +543,59 @@ def test_the_same_command_goes_on_and_another_never_overwrites(compared, monkeyp
 
 
 def test_a_folder_of_another_setting_is_refused(tmp_path):
-    path = tmp_path / "compare.json"
-    check_folder(path, "CartPole-v1", Setting())
-    path.write_text(json.dumps({"environment": "CartPole-v1", **Setting().described()}))
-    check_folder(path, "CartPole-v1", Setting())
+    check_folder(tmp_path, "compare", "CartPole-v1", Setting())
+    index = json.dumps({"environment": "CartPole-v1", **Setting().described()})
+    (tmp_path / "compare.json").write_text(index)
+    (tmp_path / "compare.csv").write_text("a\n1\n")
+    check_folder(tmp_path, "compare", "CartPole-v1", Setting())
     with pytest.raises(ValueError, match="has the results on CartPole-v1, which those on Acrobot-v1 would replace"):
-        check_folder(path, "Acrobot-v1", Setting())
+        check_folder(tmp_path, "compare", "Acrobot-v1", Setting())
     with pytest.raises(ValueError, match="results of another setting, which would be lost; give another --out"):
-        check_folder(path, "CartPole-v1", Setting(steps=5))
+        check_folder(tmp_path, "compare", "CartPole-v1", Setting(steps=5))
+
+
+@pytest.mark.parametrize("name", ["compare.csv", "compare.png", "compare.svg", "compare.json"])
+def test_a_file_that_is_not_compares_own_is_refused(name, tmp_path, capsys):
+    """Before anything runs."""
+    (tmp_path / name).write_text("[]")
+    assert run("--env", "CartPole-v1", "--algos", "qrc", "--seeds", "1", "--steps", "40", "--out", str(tmp_path)) == 2
+    says = f"{tmp_path / name} is there and was not written by compare, which would replace it; give another --out"
+    assert says in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "[]"
+
+
+def test_files_that_are_in_nobodys_way(tmp_path):
+    """Of other names, those of another comparison, and what 0.1 has left beside its runs."""
+    for name in ("mine.csv", "compare-recorded-abcdef.csv"):
+        (tmp_path / name).write_text("")
+    check_folder(tmp_path, "compare", "CartPole-v1", Setting())
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "compare.png").write_text("")
+    check_folder(tmp_path, "compare", "CartPole-v1", Setting())
+    (tmp_path / "compare.json").write_text('{"environment": "CartPole-v1"}')
+    with pytest.raises(ValueError, match=r"compare\.json is there and was not written by compare"):
+        check_folder(tmp_path, "compare", "CartPole-v1", Setting())
+
+
+def test_an_interruption_while_files_are_written(tmp_path, monkeypatch):
+    """The index is there first, so that the same command is not refused."""
+    written = []
+
+    def killed(path, data):
+        written.append(path.suffix)
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        path.write_bytes(data)
+
+    monkeypatch.setattr(compare_files, "write_atomically", killed)
+    index = {"environment": "CartPole-v1", **Setting().described()}
+    monkeypatch.setattr(compare_files, "stacked_png", lambda plots: b"")
+    monkeypatch.setattr(compare_files, "stacked_svg", lambda plots: b"")
+    with pytest.raises(KeyboardInterrupt):
+        compare_files.write_files(tmp_path, "compare", [{"seed": 1}], (), index)
+    assert written == [".json", ".csv"]
+    check_folder(tmp_path, "compare", "CartPole-v1", Setting())
 
 
 def test_a_folder_that_was_there_is_not_made_invisible_to_git(tmp_path):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import replace
 
 import pytest
-from own_experiment import CAPPED, EXPERIMENT, SELECTED, SHARED, plan, specs_of
+from own_experiment import CAPPED, CONTENDERS, EXPERIMENT, RATES, SELECTED, SHARED, plan, specs_of
 
-from sb3_robust_be.experiments.experiment import REPORTED, SELECTION, Results, distinct_specs, without_rows
+from sb3_robust_be.experiments.experiment import REPORTED, SELECTION, Results, Run, distinct_specs, without_rows
 from sb3_robust_be.experiments.find import collected, keep_known, results_in, stage_counts
 from sb3_robust_be.experiments.publish import load, publish, published
 from sb3_robust_be.experiments.reporting import make_report
-from sb3_robust_be.experiments.rows import ORIGIN
+from sb3_robust_be.experiments.rows import ORIGIN, RUN_SPEC
 from sb3_robust_be.experiments.run_functions import run_units
 
 SEEDS = 3
@@ -66,7 +67,9 @@ def test_a_run_that_failed_has_one_row_with_its_error(whole):
     rows = EXPERIMENT.collect(SEEDS, Results(whole))
     (failed,) = [row for row in rows if "failed" in row]
     assert re.fullmatch(r"20\d\d-\d\d-\d\d", failed["date"])
+    spec = '{"cap":0.15,"function":"own_experiment:make","rate":0.2,"seed":null}'
     assert without_origin(failed) == {
+        "run_spec": hashlib.sha256(spec.encode()).hexdigest()[:8],
         "experiment": "own",
         "stage": REPORTED,
         "domain": "line",
@@ -111,6 +114,7 @@ def test_known_rows_come_first_and_their_runs_are_not_looked_for(half, tmp_path)
     ("rows", "says"),
     [
         ([{"final": 1.0, "seed": 7}], "gives 'seed', which is among the names of the run already"),
+        ([{"final": 1.0, "run_spec": 7}], "gives 'run_spec', which is among the names of the run already"),
         ([], "gives no row of a run that is done; give at least one"),
     ],
 )
@@ -126,6 +130,67 @@ def test_counts_of_stages(half, whole, tmp_path):
     assert by_stage == {SELECTION: (SELECTED, 0, 0, 0), REPORTED: (8, 1, 0, 0)}
     assert stage_counts(EXPERIMENT, "laptop", Results(half))[REPORTED] == (0, 0, 0, 9)
     assert stage_counts(EXPERIMENT, "laptop", Results(tmp_path)) == {SELECTION: (0, 0, 0, SELECTED)}
+
+
+# --- rows of runs that had other arguments ---
+
+
+def test_what_tells_the_specs_of_runs_apart():
+    """Where the seed is among the names it is left to them; else it counts like all the rest."""
+    spec = {"function": "f", "rate": 0.1, "seed": 3}
+    named = Run({"seed": 3}, spec).digest
+    assert re.fullmatch("[0-9a-f]{8}", named)
+    assert Run({"seed": 4}, {**spec, "seed": 4}).digest == named
+    others = [Run({"seed": 3}, {**spec, "rate": 0.2}), Run({}, spec), Run({"seed": 4}, spec)]
+    assert named not in {run.digest for run in others}
+    assert Run({}, spec).digest != Run({}, {**spec, "seed": 4}).digest
+
+
+def test_rows_of_runs_that_had_other_arguments_do_not_count(whole, monkeypatch):
+    rows = EXPERIMENT.collect(SEEDS, Results(whole))
+    assert EXPERIMENT.planned(SEEDS, rows) == (plan(SEEDS, rows), rows)
+    monkeypatch.setitem(CONTENDERS, CAPPED, 0.05)
+    runs, fitting = EXPERIMENT.planned(SEEDS, rows)
+    assert fitting == [row for row in rows if row["contender"] != CAPPED]
+    # What is reported depends on what is to be chosen anew.
+    assert [(run.names["stage"], run.names["setting"]["rate"]) for run in without_rows(runs, fitting)] == [
+        (SELECTION, rate) for rate in RATES
+    ]
+    assert stage_counts(EXPERIMENT, "laptop", Results("nowhere", rows)) == {SELECTION: (4, 0, 0, 2)}
+    rows, missing = collected(EXPERIMENT, "laptop", Results("nowhere", rows))
+    assert rows == fitting
+    assert names(missing) == names(without_rows(runs, fitting))
+
+
+def test_rows_that_do_not_say_with_which_arguments_are_taken_by_their_names(whole, monkeypatch):
+    rows = EXPERIMENT.collect(SEEDS, Results(whole))
+    older = [{name: value for name, value in row.items() if name != RUN_SPEC} for row in rows]
+    assert collected(EXPERIMENT, "laptop", Results("nowhere", older)) == (older, [])
+    monkeypatch.setitem(CONTENDERS, CAPPED, 0.05)
+    assert collected(EXPERIMENT, "laptop", Results("nowhere", older)) == (older, [])
+    # Beside such rows, those that say it are looked at.
+    mixed = [*older[:-1], rows[-1]]
+    assert rows[-1]["contender"] == CAPPED
+    assert collected(EXPERIMENT, "laptop", Results("nowhere", mixed))[0] == older[:-1]
+
+
+def test_runs_that_share_their_names_are_all_looked_at(whole):
+    """Two contenders with one label: rows of either are the plan's."""
+    rows = EXPERIMENT.collect(SEEDS, Results(whole))
+    first, *others = plan(SEEDS, [])
+    twice = [first, first._replace(spec={**first.spec, "rate": 7}), *others]
+    doubled = replace(EXPERIMENT, plan=lambda preset, rows: twice)
+    for one in twice[:2]:
+        own = [{**rows[0], RUN_SPEC: one.digest}]
+        assert doubled.planned(SEEDS, own)[1] == own
+    assert doubled.planned(SEEDS, [{**rows[0], RUN_SPEC: "00000000"}])[1] == []
+
+
+def test_a_table_that_says_more_than_before_is_still_the_folders(whole, tmp_path):
+    rows = EXPERIMENT.collect(SEEDS, Results(whole))
+    keep_known(tmp_path, [{name: value for name, value in row.items() if name != RUN_SPEC} for row in rows])
+    keep_known(tmp_path, rows)
+    assert all(RUN_SPEC in row for row in results_in(tmp_path).known)
 
 
 # --- from rows to tables and back ---

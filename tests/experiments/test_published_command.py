@@ -7,14 +7,14 @@ import shutil
 
 import pytest
 from made_rows import made_rows
-from own_experiment import EXPERIMENT, SELECTED, SHARED, specs_of
+from own_experiment import CAPPED, CONTENDERS, EXPERIMENT, SELECTED, SHARED, specs_of
 
 from sb3_robust_be import cli
 from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.find import collected
 from sb3_robust_be.experiments.publish import FOLDER, load, publish, published
-from sb3_robust_be.experiments.rows import ORIGIN
+from sb3_robust_be.experiments.rows import ORIGIN, RUN_SPEC, read_rows, write_rows
 from sb3_robust_be.experiments.run_functions import run_units
 
 OWN = "from own_experiment import EXPERIMENT\n"
@@ -155,6 +155,52 @@ def test_half_an_experiment_goes_on_on_another_machine(own, tmp_path, capsys):
     assert all(set(ORIGIN) <= row.keys() for row in tables[1])
 
 
+def test_a_contender_that_has_come_to_mean_something_else(own, tmp_path, capsys, monkeypatch):
+    """Its runs are made again, and no page shows the old ones under its name."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    command("run", own, "--out", here, *ENGINE)
+    assert command("publish", own, "--out", here, "--to", tmp_path) == 0
+    monkeypatch.setitem(CONTENDERS, CAPPED, 0.05)
+    capsys.readouterr()
+    assert command("report", own, "--from", tmp_path, "--out", tmp_path) == 1
+    said = capsys.readouterr().err
+    others = (
+        "own has at least 2 runs left at scale laptop, 2 of which are known with other arguments than they have now"
+    )
+    assert said.startswith(f"{others}: sb3-robust-be experiment run ")
+    # Two that choose, two that are reported; the third has failed and is not known.
+    expected = "4 rows that were known are left out: the runs of their names have other arguments now"
+    assert command("run", own, "--from", tmp_path, "--out", there, *ENGINE) == 1
+    assert capsys.readouterr().out.count(expected) == 1
+    assert made_in(there) == 2 + 3
+    # The same again, with the table and without it, makes nothing.
+    assert command("run", own, "--from", tmp_path, "--out", there, *ENGINE) == 1
+    assert command("run", own, "--out", there, *ENGINE) == 1
+    assert made_in(there) == 2 + 3
+    assert command("publish", own, "--out", there, "--to", there) == 0
+    finals = {
+        (row["seed"], row["setting"]["rate"]): row["final"]
+        for row in load(there, "own", "laptop")
+        if row["contender"] == CAPPED and row["stage"] == "reported" and "failed" not in row
+    }
+    assert {seed: final for (seed, _), final in finals.items()} == {0: 0.05, 1: 0.05 * (1 + 1 / 3)}
+
+
+def test_a_table_of_before_that_does_not_say_its_arguments(own, tmp_path, capsys):
+    here, there = tmp_path / "here", tmp_path / "there"
+    command("run", own, "--out", here, *ENGINE)
+    assert command("publish", own, "--out", here, "--to", tmp_path) == 0
+    rows = read_rows(tmp_path / "own-laptop.csv")
+    older = [{name: value for name, value in row.items() if name != RUN_SPEC} for row in rows]
+    write_rows(tmp_path / "own-laptop", older)
+    capsys.readouterr()
+    assert command("run", own, "--from", tmp_path, "--out", there, *ENGINE) == 1
+    printed = capsys.readouterr().out
+    assert f"15 of 15 rows in {tmp_path} do not say with which arguments they were made" in printed
+    assert "left out" not in printed
+    assert made_in(there) == 1, "the one that had failed"
+
+
 def test_all_that_is_published(tmp_path, capsys):
     arguments = ["objectives", "--scale", "smoke", "--out", tmp_path]
     assert command("run", *arguments, *ENGINE) == 0
@@ -167,6 +213,22 @@ def test_all_that_is_published(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines() == [str(pages / "objectives.html"), str(pages / "index.html")]
     assert command(*reported, "--scale", "laptop") == 2
     assert "has no published experiment at scale laptop" in capsys.readouterr().err
+
+
+def test_the_page_refuses_rows_of_other_runs(tmp_path, capsys):
+    rows = load(FOLDER, "objectives", "paper")
+    experiment = load_declared("objectives")
+    digests = {str(run.names): run.digest for run in experiment.plan(experiment.preset("paper"), rows)}
+    columns = experiment.plan(experiment.preset("paper"), rows)[0].names
+    said = [{**row, RUN_SPEC: digests[str({name: row[name] for name in columns})]} for row in rows]
+    write_rows(tmp_path / "objectives-paper", said)
+    assert command("page", "--from", tmp_path) == 0
+    page = (tmp_path / "README.md").read_text(encoding="utf-8")
+    write_rows(tmp_path / "objectives-paper", [*said[:-2], {**said[-2], RUN_SPEC: "00000000"}, said[-1]])
+    assert command("page", "--from", tmp_path) == 2
+    says = f"1 of 30 rows of objectives in {tmp_path} were made with other arguments than it has now"
+    assert says in capsys.readouterr().err
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == page
 
 
 @pytest.mark.parametrize(

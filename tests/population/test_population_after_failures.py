@@ -26,6 +26,26 @@ def test_a_failed_member_stays_failed(reset):
         assert_same_member(member_state(failed, i), member_state(healthy, i))
 
 
+def adam_steps(model):
+    return {float(state["step"]) for state in model.policy.optimizer.state.values()}
+
+
+def test_the_updates_of_a_failed_member_are_saved(tmp_path):
+    population("exception", h_regularization_scale="features").learn(STEPS).save(tmp_path)
+    loaded = Population.load(tmp_path)
+    loaded.learn(5, reset_num_timesteps=False)
+    assert adam_steps(loaded[1]) == {float(AT - 1 - 20)}
+    assert adam_steps(loaded[2]) == {float(STEPS + 5 - 20)}
+    assert int(loaded[1]._feature_norm_updates) == AT - 1 - 20
+
+
+def test_a_member_that_failed_before_it_learned_has_an_optimiser_without_a_state():
+    failed = population("exception", episode=1).learn(STEPS)
+    assert failed[1].num_timesteps < 20
+    assert adam_steps(failed[1]) == set()
+    assert failed[1]._n_updates == 0
+
+
 @pytest.mark.parametrize(("fault", "where"), [("exception", {}), ("place nan", {"step": 0}), ("cell top", {})])
 def test_saved_and_loaded(fault, where, tmp_path):
     """Saved after the failure and before; what is loaded knows why, and goes on bit for bit."""
@@ -71,6 +91,11 @@ def test_a_failed_member_as_a_single_agent():
     model = failed[1]
     assert model.num_timesteps == AT
     assert model.replay_buffer.size() == AT - 1
+    # One for each step from `learning_starts` on, in its networks, its optimiser and its count; the others went on.
+    updates = AT - 1 - 20
+    assert adam_steps(model) == {float(updates)}
+    assert model._n_updates == updates
+    assert adam_steps(failed[0]) == {float(STEPS - 20)}
     whole = failed[0].replay_buffer
     assert whole.size() == STEPS
     expected = nothing_fails()[1]["replay/rewards"][: AT - 1]

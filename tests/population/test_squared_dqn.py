@@ -59,7 +59,7 @@ BAD = [
     ("huber_threshold", 0, ValueError, "must be positive and is 0"),
     ("huber_threshold", -1.0, ValueError, "must not be negative"),
     ("huber_threshold", "1", TypeError, "must be a number"),
-    ("target_update_interval", -3, ValueError, "must be at least 1"),
+    ("target_update_interval", -3, ValueError, "must be at least 0"),
     ("target_update_interval", 2.5, TypeError, "must be an integer"),
     ("max_grad_norm", -1.0, ValueError, "must not be negative"),
 ]

@@ -30,7 +30,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 from two_heads import GAMMA, N_ACTIONS, gradients, make_batch, make_model
 
-from sb3_robust_be import QLC, QRC, SBEED, SquaredDQN, TerminalActionMasks
+from sb3_robust_be import QLC, QRC, SBEED, TerminalActionMasks
 from sb3_robust_be.qrc.compiled import CompiledGradients
 from sb3_robust_be.qrc.maskable import (
     MaskableDictReplayBuffer,
@@ -113,6 +113,12 @@ def test_one_observation_explores_too():
     assert drawn == {0, 3}
 
 
+WRONG_KINDS = (
+    *("x", b"x", 1, True, 2.5, {}, {0, 1}, [], object(), len, ["yes", "no"], [[True], [True, False]], [None] * 4),
+    *(np.array(True), np.ones((2, 4, 1), bool), th.ones(2, 4, requires_grad=True), np.array([{}] * 4)),
+)
+
+
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize(
     ("masks", "message"),
@@ -122,6 +128,7 @@ def test_one_observation_explores_too():
         (np.zeros((2, 4), bool), "no action at all in row 0"),
         (LEGAL[:3], r"\(2, 4\)|3 rows"),
         (LEGAL[0], r"\(2, 4\)|1 rows"),
+        *((wrong, r"action_masks must be booleans .* shape .*4.* and is .*np\.array") for wrong in WRONG_KINDS),
     ],
 )
 def test_predict_refuses_wrong_masks(masks, message, deterministic):
@@ -469,11 +476,6 @@ def test_warm_start_from_dqn(tmp_path):
     model.learn(60)
     assert isinstance(model.replay_buffer, MaskableReplayBuffer)
     assert 0 not in model.replay_buffer.actions[: model.replay_buffer.pos]
-
-
-def test_a_dqn_of_ours_says_that_it_ignores_masks():
-    with pytest.warns(UserWarning, match="SquaredDQN acts and learns as SB3's DQN, which ignores action_masks"):
-        make(SquaredDQN, WithMasks(MatchEnv()))
 
 
 # Bad masks

@@ -127,15 +127,6 @@ def test_strings_where_numbers_belong(algorithm, argument, text):
 
 
 @every_algorithm
-def test_train_freq_of_another_type(algorithm):
-    """SB3's own words."""
-    with pytest.raises(ValueError, match="frequency of `train_freq` must be an integer and not 4"):
-        make(algorithm, train_freq="4")
-    with pytest.raises(ValueError, match="unit of the `train_freq` must be either 'step' or 'episode' not 'steps'"):
-        make(algorithm, train_freq=(4, "steps"))
-
-
-@every_algorithm
 def test_unknown_arguments(algorithm):
     with pytest.raises(TypeError, match="kappa"):
         make(algorithm, kappa=1.0)

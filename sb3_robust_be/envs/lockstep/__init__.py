@@ -10,6 +10,8 @@ from typing import Any
 
 import gymnasium as gym
 
+from sb3_robust_be.envs import why_unregistered
+
 from .base import LockstepEnv, Step, episode_seed
 from .batches import Observation
 from .classic_control import Acrobot, CartPole, MountainCar
@@ -60,7 +62,8 @@ def _from_id(env_id: str, seeds: tuple[int, ...], env_kwargs: dict[str, Any]) ->
         first = make()
     except gym.error.UnregisteredEnv as error:
         remedy = "Correct the id, import the package that registers it, or pass a factory."
-        raise type(error)(f"env={env_id!r} is not registered with gymnasium. {error} {remedy}") from error
+        why = why_unregistered(env_id, error)
+        raise type(error)(f"env={env_id!r} is not registered with gymnasium. {why} {remedy}") from error
     for vectorised in VECTORISED:
         if vectorised.copies(first):
             return vectorised(first, seeds)

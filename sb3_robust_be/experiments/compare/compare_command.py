@@ -306,7 +306,7 @@ def main(argv: list[str]) -> int:
 def _compare(comparison: Comparison) -> int:
     how, out = comparison.how, comparison.out
     start_fresh(how, out)
-    check_folder(out / f"{comparison.stem}.json", comparison.env, comparison.setting)
+    check_folder(out, comparison.stem, comparison.env, comparison.setting)
     experiment = Experiment(
         name="compare",
         figure="your own",

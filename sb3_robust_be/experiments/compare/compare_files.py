@@ -16,7 +16,11 @@ from sb3_robust_be.experiments.control.preset import ControlResults
 from sb3_robust_be.report import Plot
 from sb3_robust_be.report.plot import to_csv
 from sb3_robust_be.runner.specs import read_json
+from sb3_robust_be.runner.store import RUNS
 from sb3_robust_be.system import write_atomically
+
+_INDEX = "json"
+_ENDINGS = (_INDEX, "csv", "png", "svg")
 
 
 def ignore_in_git(folder: Path) -> None:
@@ -29,23 +33,33 @@ def ignore_in_git(folder: Path) -> None:
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
-def check_folder(path: Path, env_id: str, setting: Setting) -> None:
-    """Refuse to overwrite what was found in another environment or with another setting.
+def check_folder(out: Path, stem: str, env_id: str, setting: Setting) -> None:
+    """Refuse to overwrite files of somebody else's, and what was found in another environment or with another setting.
 
-    :param path: Of the JSON file that is to be written.
+    :param out: The folder.
+    :param stem: Of the names of the files that are to be written.
     :param env_id: The environment of this comparison.
     :param setting: Of this comparison.
-    :raises ValueError: If it holds another one's.
+    :raises ValueError: If it holds another one's, or files of these names that no comparison has written.
     """
+    path = out / f"{stem}.{_INDEX}"
     found = read_json(path)
-    if found is None:
+    if found is None or not {"environment", "setting"} <= found.keys():
+        # 0.1 has left a picture alone, beside its runs.
+        ours = {"png"} if (out / RUNS).is_dir() else set()
+        there = [own for ending in _ENDINGS if ending not in ours and (own := out / f"{stem}.{ending}").exists()]
+        if there:
+            raise ValueError(
+                f"{there[0]} is there and was not written by compare, which would replace it; give another --out, or "
+                "rename it."
+            )
         return
-    if found.get("environment") != env_id:
+    if found["environment"] != env_id:
         raise ValueError(
-            f"{path} has the results on {found.get('environment')}, which those on {env_id} would replace; give "
+            f"{path} has the results on {found['environment']}, which those on {env_id} would replace; give "
             "another --out."
         )
-    if found.get("setting") != setting.digest():
+    if found["setting"] != setting.digest():
         raise ValueError(f"{path} has the results of another setting, which would be lost; give another --out.")
 
 
@@ -94,12 +108,8 @@ def write_files(
     :return: The files.
     """
     text = json.dumps(to_json(found, stem), indent=1, ensure_ascii=False, allow_nan=False)
-    contents = {
-        "csv": to_csv(seeds),
-        "png": stacked_png(plots),
-        "svg": stacked_svg(plots),
-        "json": text.encode(),
-    }
+    # The index first: after an interruption it says whose the others are.
+    contents = dict(zip(_ENDINGS, (text.encode(), to_csv(seeds), stacked_png(plots), stacked_svg(plots)), strict=True))
     for ending, data in contents.items():
         write_atomically(out / f"{stem}.{ending}", data)
     return [out / f"{stem}.{ending}" for ending in contents]

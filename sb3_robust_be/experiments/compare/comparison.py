@@ -11,6 +11,7 @@ import gymnasium as gym
 from gymnasium import spaces
 
 from sb3_robust_be import registry
+from sb3_robust_be.envs import why_unregistered
 from sb3_robust_be.envs.lockstep import batches
 from sb3_robust_be.experiments.compare.user_settings import arguments_of, default_rate
 from sb3_robust_be.experiments.control.contenders import Rate
@@ -101,8 +102,11 @@ def _observations_of(env_id: str, env_kwargs: Mapping[str, Any]) -> spaces.Space
     except gym.error.DependencyNotInstalled:
         raise
     except Exception as error:
-        known = isinstance(error, gym.error.Error | ModuleNotFoundError)
-        reason = str(error) if known else first_line(error)
+        if isinstance(error, gym.error.UnregisteredEnv):
+            reason = why_unregistered(env_id, error)
+        else:
+            known = isinstance(error, gym.error.Error | ModuleNotFoundError)
+            reason = str(error) if known else first_line(error)
         raise ValueError(f"{env_id!r} cannot be made by gymnasium. {reason}") from error
     if not isinstance(env.action_space, spaces.Discrete):
         raise ValueError(f"{env_id!r} has the action space {env.action_space}; these algorithms need a Discrete one.")

@@ -171,6 +171,8 @@ def _refuse(entry: Mapping[str, Any], origins: Mapping[str, str]) -> None:
 
 
 def _read(name: str, value: Any, origin: str) -> Any:
+    from sb3_robust_be.qrc.validation import check_dqn_arguments, check_numbers
+
     if name == "learning_rate":
         try:
             return None if value in (None, "None") else rate(str(value))
@@ -180,10 +182,12 @@ def _read(name: str, value: Any, origin: str) -> Any:
         value = python_value(value, f"{name} ({origin})")
     if name in _MAPPINGS and not isinstance(value, dict | None):
         raise ValueError(f"{name} ({origin}) is {value!r}; give its arguments, as dict(name=value).")
-    if name == "train_freq":
-        count = value[0] if isinstance(value, list | tuple) and value else value
-        if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
-            raise ValueError(f"{name} ({origin}) is {value!r}; give a number of steps from 1 on, or [1, 'episode'].")
+    if value is not None:
+        try:
+            check_numbers({name: value})
+            check_dqn_arguments({name: value})
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{error} It is given by {origin}.") from error
     return as_json(value, f"{name} ({origin})")
 
 
