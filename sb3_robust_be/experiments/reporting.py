@@ -22,6 +22,7 @@ def report(
     out: str | Path = "experiments",
     *,
     source: str | Path | None = None,
+    png: bool = False,
 ) -> Path:
     """Write the page of an experiment: ``sb3-robust-be experiment report`` from Python.
 
@@ -29,6 +30,7 @@ def report(
     :param scale: Of its presets.
     :param out: The folder of all experiments; the page goes into a folder of reports there.
     :param source: A folder of published tables to make it from; ``None``: from the runs in ``out``.
+    :param png: Whether the figures are written as PNG, too.
     :return: The page's path.
     :raises ValueError: If runs are missing.
     """
@@ -37,7 +39,7 @@ def report(
     if missing:
         raise ValueError(f"{found.name} has at least {len(missing)} runs left at scale {scale}; run it first.")
     page = make_report(found, scale, rows, f"sb3-robust-be experiment run {found.name} --scale {scale}")
-    return pages.write(page, report_folder(out, scale, source))
+    return pages.write(page, report_folder(out, scale, source), png)
 
 
 def rows_of_all_runs(

@@ -75,7 +75,8 @@ class Plot:
         engine = self.figure.get_layout_engine()
         if engine is not None:
             engine.execute(self.figure)
-            self.figure.set_layout_engine("none")
+            # With any engine, "none" included, matplotlib draws a figure twice in order to save it.
+            self.figure.set_layout_engine(None)
 
 
 def _shortened(drawing: str) -> str:
