@@ -81,7 +81,7 @@ def write(report: Report, folder: str | Path, png: bool = True) -> Path:
     LaTeX and CSV. Every file is complete or absent, and the page comes last.
 
     :param folder: Made if it does not exist.
-    :param png: Whether there are PNGs, which the page links to but does not show, and which take as long to draw as the SVGs.
+    :param png: Whether there are PNGs, which a page links to but does not show; they take as long to draw as the SVGs.
     :raises StoreError: If it cannot be written.
     :return: The page's path.
     """
