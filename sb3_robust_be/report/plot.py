@@ -19,10 +19,11 @@ Row = Mapping[str, Any]
 #: What makes up most of an SVG, and can be said in less: indentation, the font of every text, groups that only have a
 #: name, and, of shapes, decimals and the spaces beside commands. A hundredth of a point is enough for small shapes, a
 #: tenth for curves, of which each point is given by its distance from the one before.
-_INDENTATION, _FONT = re.compile(r"\n +"), "font-family: 'DejaVu Sans', sans-serif"
-_DRAWN, _SPACES = re.compile(r"<(?:path|use) [^>]*>"), re.compile(r" ?\n?([MLCQz]) ?")
+_INDENTATION, _FONT = re.compile(r"\n +"), "font-family: 'DejaVu Sans'"
+_DRAWN, _SPACES = re.compile(r"<(?:path|use|text) [^>]*>"), re.compile(r" ?\n?([MLCQz]) ?")
 _TENTHS, _HUNDREDTHS = re.compile(r"(\.\d)\d+"), re.compile(r"(\.\d\d)\d+")
 _LONG_PATH, _POINTS, _COMMAND = 400, re.compile(r'(?<= d=")[MLz0-9. \n-]+(?=")'), re.compile(r"([MLz])([^MLz]*)")
+_NOT_TURNED = re.compile(r'(<text [^>]*) transform="rotate\(-?0 [^"]*"')
 _GROUP_NAME, _GROUP = re.compile(r'<g id="[^"]*"'), re.compile(r"</?g(?: [^>]*)?/?>\n?")
 _MARKERS, _STYLE = re.compile(r"<g([^>]*)>\n((?:<use [^>]*/>\n)+)</g>"), re.compile(r' style="[^"]*"')
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -85,8 +86,8 @@ class Plot:
 def _shortened(drawing: str) -> str:
     """The same drawing in half as many characters."""
     drawing = _MARKERS.sub(_with_one_style, _INDENTATION.sub("\n", _DRAWN.sub(_shortened_shape, drawing)))
-    drawing = _without_plain_groups(_GROUP_NAME.sub("<g", drawing))
-    return drawing.replace(f"{_FONT}; ", "").replace("<svg ", f'<svg style="{_FONT}" ', 1)
+    drawing = _without_plain_groups(_GROUP_NAME.sub("<g", _NOT_TURNED.sub(r"\1", drawing)))
+    return drawing.replace(f"{_FONT}; ", "").replace("<svg ", f'<svg style="{_FONT}, sans-serif" ', 1)
 
 
 def _shortened_shape(shape: re.Match[str]) -> str:
