@@ -159,10 +159,23 @@ class Experiment:
         :return: The known rows, then those of the folder. A run that failed has one row, with its error as ``failed``.
         :raises ValueError: As :meth:`rows_of`.
         """
+        return self.collect_with_missing(preset, results)[0]
+
+    def collect_with_missing(self, preset: Any, results: Results) -> tuple[list[Row], list[Run]]:
+        """The table of :meth:`collect`, and the runs that are known by now and have not ended.
+
+        :param preset: The experiment's size.
+        :param results: Of its runs, as far as they have been made.
+        :return: Rows, and runs without one.
+        :raises ValueError: As :meth:`rows_of`.
+        """
         runs, rows = self.planned(preset, results.known)
-        while new := self.rows_of(without_rows(runs, rows), results):
+        while True:
+            missing = without_rows(runs, rows)
+            new = self.rows_of(missing, results)
+            if not new:
+                return rows, missing
             runs, rows = self.planned(preset, [*rows, *new])
-        return rows
 
     def planned(self, preset: Any, rows: Rows) -> tuple[list[Run], list[Row]]:
         """The plan from rows of which some may be of other runs that had the same names.

@@ -111,9 +111,7 @@ def collected(experiment: Experiment, scale: str, results: Results) -> tuple[lis
     :param results: Of its runs so far.
     :return: The rows of the runs that have ended, and those of the runs known by now that have not.
     """
-    preset = experiment.preset(scale)
-    rows = experiment.collect(preset, results)
-    return rows, without_rows(experiment.plan(preset, rows), rows)
+    return experiment.collect_with_missing(experiment.preset(scale), results)
 
 
 def stage_of(run: Run) -> str:

@@ -22,7 +22,7 @@ from sb3_robust_be.experiments.find import (
     folder,
     results_in,
 )
-from sb3_robust_be.experiments.publish import FOLDER, publish, published
+from sb3_robust_be.experiments.publish import FOLDER, find_table, publish, published
 from sb3_robust_be.experiments.reporting import PAPER, make_report, report_folder, rows_of_all_runs, runs_left
 from sb3_robust_be.report import Report
 from sb3_robust_be.system import available_cores
@@ -41,6 +41,7 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
     # `all --published` without a scale is all there is.
     parser.set_defaults(scale=None)
     parser.add_argument("--markdown", action="store_true", help="print verdicts and tables, write no page")
+    parser.add_argument("--png", action="store_true", help="write each figure as PNG, too")
     parser.add_argument(
         "--published",
         action="store_true",
@@ -72,6 +73,8 @@ class Job(NamedTuple):
     markdown: bool
     partial: bool = False
     """Whether to make a page of the runs that have ended, if others are missing"""
+    png: bool = False
+    """Whether figures are written as PNG, too"""
 
 
 class Page(NamedTuple):
@@ -122,14 +125,23 @@ def make_page(job: Job) -> Page:
         again = run if job.source is None else f"{run} --from {job.source}"
         return Page(f"{runs_left(experiment, scale, missing, job.out, job.source)}: {again}", None)
     made = make_report(experiment, scale, rows, run)
-    said = report.markdown(made) if job.markdown else str(report.write(made, _folder(job)))
+    said = report.markdown(made) if job.markdown else str(report.write(made, _folder(job), job.png))
     return Page(said, replace(made, plots=(), tables=(), pictures=()))
 
 
 def _in_processes(jobs: list[Job]) -> list[Page]:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(available_cores(), len(jobs)), mp_context=context) as pool:
-        return list(pool.map(make_page, jobs))
+        # The longest first, or the last page would be made alone, and the others' processes wait for it.
+        ordered = sorted(jobs, key=_table_size, reverse=True)
+        made = dict(zip(ordered, pool.map(make_page, ordered), strict=True))
+    return [made[job] for job in jobs]
+
+
+def _table_size(job: Job) -> int:
+    """Of a published table in bytes, which says roughly how long its page takes; 0 for runs, of which nothing does."""
+    table = None if job.source is None else find_table(Path(job.source) / f"{job.name}-{job.scale}")
+    return 0 if table is None else table.stat().st_size
 
 
 def _jobs(args: argparse.Namespace) -> list[Job]:
@@ -147,7 +159,7 @@ def _jobs(args: argparse.Namespace) -> list[Job]:
         ]
         if not wanted:
             raise ValueError(f"{source} has no published experiment{f' at scale {args.scale}' if args.scale else ''}.")
-    return [Job(name, scale, source, args.out, args.markdown, args.partial) for name, scale in wanted]
+    return [Job(name, scale, source, args.out, args.markdown, args.partial, args.png) for name, scale in wanted]
 
 
 def _folder(job: Job) -> Path:

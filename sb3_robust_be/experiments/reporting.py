@@ -23,6 +23,7 @@ def report(
     out: str | Path = "experiments",
     *,
     source: str | Path | None = None,
+    png: bool = False,
 ) -> Path:
     """Write the page of an experiment: ``sb3-robust-be experiment report`` from Python.
 
@@ -30,6 +31,7 @@ def report(
     :param scale: Of its presets.
     :param out: The folder of all experiments; the page goes into a folder of reports there.
     :param source: A folder of published tables to make it from; ``None``: from the runs in ``out``.
+    :param png: Whether the figures are written as PNG, too.
     :return: The page's path.
     :raises ValueError: If runs are missing.
     """
@@ -38,7 +40,7 @@ def report(
     if missing:
         raise ValueError(f"{runs_left(found, scale, missing, out, source)}; run it first.")
     page = make_report(found, scale, rows, f"sb3-robust-be experiment run {found.name} --scale {scale}")
-    return pages.write(page, report_folder(out, scale, source))
+    return pages.write(page, report_folder(out, scale, source), png)
 
 
 def _results(experiment: Experiment, scale: str, out: str | Path, source: str | Path | None) -> Results:

@@ -76,11 +76,12 @@ class Report:
         return [by_name[name] for name in self.pictures] or list(self.plots[:TOP_PICTURES])
 
 
-def write(report: Report, folder: str | Path) -> Path:
+def write(report: Report, folder: str | Path, png: bool = True) -> Path:
     """Write ``folder/NAME.html`` and, in ``folder/NAME/``, each figure as SVG, PNG and CSV and each table as markdown,
     LaTeX and CSV. Every file is complete or absent, and the page comes last.
 
     :param folder: Made if it does not exist.
+    :param png: Whether there are PNGs, which a page links to but does not show; they take as long to draw as the SVGs.
     :raises StoreError: If it cannot be written.
     :return: The page's path.
     """
@@ -90,14 +91,15 @@ def write(report: Report, folder: str | Path) -> Path:
     drawings = {}
     for plot in report.plots:
         drawings[plot.name] = plot.svg()
-        for ending, data in (("svg", drawings[plot.name]), ("png", plot.png()), ("csv", plot.csv())):
+        files = {"svg": drawings[plot.name], "csv": plot.csv()} | ({"png": plot.png()} if png else {})
+        for ending, data in files.items():
             write_atomically(beside / f"{plot.name}.{ending}", data)
     for table in (*([verdict_table(report.verdicts, VERDICTS)] if report.verdicts else []), *report.tables):
         texts = (("md", table.markdown().encode()), ("tex", table.latex().encode()), ("csv", table.csv()))
         for ending, data in texts:
             write_atomically(beside / f"{table.name}.{ending}", data)
     path = root / f"{report.name}.html"
-    write_atomically(path, _page(report, drawings).encode())
+    write_atomically(path, _page(report, drawings, png).encode())
     return path
 
 
@@ -139,16 +141,20 @@ def _make(folder: Path) -> None:
         raise store_error(error, folder) from error
 
 
-def _page(report: Report, drawings: Mapping[str, bytes]) -> str:
+def _page(report: Report, drawings: Mapping[str, bytes], png: bool = True) -> str:
     top = report.top_plots()
     further = [plot for plot in report.plots if plot not in top]
     sections = [
-        ("summary", "Summary", page.lines(report.summary) + "".join(_figure(report, plot, drawings) for plot in top)),
+        (
+            "summary",
+            "Summary",
+            page.lines(report.summary) + "".join(_figure(report, plot, drawings, png) for plot in top),
+        ),
         ("verdicts", "Verdicts", page.verdicts(by_sentence(report.verdicts), report.claims)),
         (
             "figures",
             "Further figures",
-            "".join(page.folded(_first_sentence(plot), _figure(report, plot, drawings)) for plot in further),
+            "".join(page.folded(_first_sentence(plot), _figure(report, plot, drawings, png)) for plot in further),
         ),
         ("tables", "Tables", "".join(_table(table, report.name) for table in report.tables)),
         ("settings", "Settings", page.paragraphs(report.notes) + _readings(report.readings)),
@@ -158,9 +164,10 @@ def _page(report: Report, drawings: Mapping[str, bytes]) -> str:
     return page.document(report.title, [section for section in sections if section[2]])
 
 
-def _figure(report: Report, plot: Plot, drawings: Mapping[str, bytes]) -> str:
+def _figure(report: Report, plot: Plot, drawings: Mapping[str, bytes], png: bool) -> str:
     drawing = inline(drawings[plot.name], f"svg-{plot.name}", plot.alt)
-    return page.figure(f"figure-{plot.name}", drawing, plot.caption, report.name, plot.name)
+    endings = ("csv", "svg", "png") if png else ("csv", "svg")
+    return page.figure(f"figure-{plot.name}", drawing, plot.caption, report.name, plot.name, endings)
 
 
 def _first_sentence(plot: Plot) -> str:

@@ -161,9 +161,9 @@ def _verdicts(found: Sequence[Verdict]) -> str:
     )
 
 
-def figure(key: str, drawing: str, caption: str, folder: str, name: str) -> str:
+def figure(key: str, drawing: str, caption: str, folder: str, name: str, endings: Sequence[str]) -> str:
     """A drawing, which is HTML, with its caption and links to its files."""
-    files = _files(folder, name, ("csv", "svg", "png"))
+    files = _files(folder, name, endings)
     return (
         f'<figure id="{text(key)}">\n<div class="drawing">{drawing}</div>\n'
         f"<figcaption>{text(caption)} {files}</figcaption>\n</figure>\n"

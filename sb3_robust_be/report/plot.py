@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import re
 from collections.abc import Mapping, Sequence
@@ -15,12 +16,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = Mapping[str, Any]
-#: What makes up most of an SVG, and can be said in less: indentation, the font of every text, and, of shapes, decimals
-#: and the spaces beside commands. A hundredth of a point is enough for small shapes, a tenth for curves.
-_INDENTATION, _FONT = re.compile(r"\n +"), "font-family: 'DejaVu Sans', sans-serif"
-_DRAWN, _SPACES = re.compile(r"<(?:path|use) [^>]*>"), re.compile(r" ?\n?([MLCQz]) ?")
+#: What makes up most of an SVG, and can be said in less: indentation, the font of every text, groups that only have a
+#: name, and, of shapes, decimals and the spaces beside commands. A hundredth of a point is enough for small shapes, a
+#: tenth for curves, of which each point is given by its distance from the one before.
+_INDENTATION, _FONT = re.compile(r"\n +"), "font-family: 'DejaVu Sans'"
+_DRAWN, _SPACES = re.compile(r"<(?:path|use|text) [^>]*>"), re.compile(r" ?\n?([MLCQz]) ?")
 _TENTHS, _HUNDREDTHS = re.compile(r"(\.\d)\d+"), re.compile(r"(\.\d\d)\d+")
-_LONG_PATH = 400
+_LONG_PATH, _POINTS, _COMMAND = 400, re.compile(r'(?<= d=")[MLz0-9. \n-]+(?=")'), re.compile(r"([MLz])([^MLz]*)")
+_NOT_TURNED = re.compile(r'(<text [^>]*) transform="rotate\(-?0 [^"]*"')
+_GROUP_NAME, _GROUP = re.compile(r'<g id="[^"]*"'), re.compile(r"</?g(?: [^>]*)?/?>\n?")
 _MARKERS, _STYLE = re.compile(r"<g([^>]*)>\n((?:<use [^>]*/>\n)+)</g>"), re.compile(r' style="[^"]*"')
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -75,18 +79,60 @@ class Plot:
         engine = self.figure.get_layout_engine()
         if engine is not None:
             engine.execute(self.figure)
-            self.figure.set_layout_engine("none")
+            # With any engine, "none" included, matplotlib draws a figure twice in order to save it.
+            self.figure.set_layout_engine(None)
 
 
 def _shortened(drawing: str) -> str:
     """The same drawing in half as many characters."""
     drawing = _MARKERS.sub(_with_one_style, _INDENTATION.sub("\n", _DRAWN.sub(_shortened_shape, drawing)))
-    return drawing.replace(f"{_FONT}; ", "").replace("<svg ", f'<svg style="{_FONT}" ', 1)
+    drawing = _without_plain_groups(_GROUP_NAME.sub("<g", _NOT_TURNED.sub(r"\1", drawing)))
+    return drawing.replace(f"{_FONT}; ", "").replace("<svg ", f'<svg style="{_FONT}, sans-serif" ', 1)
 
 
 def _shortened_shape(shape: re.Match[str]) -> str:
-    decimals = _TENTHS if len(shape[0]) > _LONG_PATH else _HUNDREDTHS
-    return _SPACES.sub(r"\1", decimals.sub(r"\1", shape[0]))
+    if len(shape[0]) > _LONG_PATH:
+        return _POINTS.sub(_by_distances, _SPACES.sub(r"\1", _TENTHS.sub(r"\1", shape[0])))
+    return _SPACES.sub(r"\1", _HUNDREDTHS.sub(r"\1", shape[0]))
+
+
+def _by_distances(path: re.Match[str]) -> str:
+    """Straight lines from point to point, in whole tenths, so that no error adds up."""
+    parts = []
+    here = start = (0, 0)
+    for command, numbers in _COMMAND.findall(path[0]):
+        if command == "z":
+            parts.append(command)
+            here = start
+            continue
+        x, y = (round(10.0 * float(number)) for number in numbers.split())
+        if command == "M":
+            parts.append(f"M{_tenths(x)} {_tenths(y)}")
+            start = (x, y)
+        else:
+            parts.append(f"l{_tenths(x - here[0])} {_tenths(y - here[1])}")
+        here = (x, y)
+    return "".join(parts)
+
+
+@functools.cache
+def _tenths(number: int) -> str:
+    return f"{number / 10:.1f}".removesuffix(".0")
+
+
+def _without_plain_groups(drawing: str) -> str:
+    """Without groups that have neither a style nor a place: what they hold stays where it is."""
+    kept: list[bool] = []
+
+    def decide(tag: re.Match[str]) -> str:
+        if tag[0].startswith("</"):
+            return tag[0] if kept.pop() else ""
+        if tag[0].rstrip().endswith("/>"):
+            return ""
+        kept.append(" " in tag[0])
+        return tag[0] if kept[-1] else ""
+
+    return _GROUP.sub(decide, drawing)
 
 
 def _with_one_style(group: re.Match[str]) -> str:

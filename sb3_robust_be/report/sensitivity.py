@@ -125,7 +125,9 @@ def _figure(
         place = grid[divmod(i, n_columns)]
         inner = place.subgridspec(2, 1, height_ratios=[2.4, strip]) if some_off else [place]
         axis = lowest = figure.add_subplot(inner[0])
-        axis.set_title(wrapped(title, (WIDTH - 1.0) / n_columns, 10.0), loc="left")
+        # A logarithmic axis has no common factor above it, for which matplotlib would look before it places a title.
+        place_of_title = 1.0 if log else None
+        axis.set_title(wrapped(title, (WIDTH - 1.0) / n_columns, 10.0), loc="left", y=place_of_title)
         draw(axis, entries, look, log)
         axis.set_ylabel(wrapped(measure, 2.0))
         if some_off:

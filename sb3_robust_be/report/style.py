@@ -168,8 +168,7 @@ def _split(name: str) -> tuple[str | None, str, str]:
 
 #: matplotlib's settings while a figure is made and while it is written.
 SETTINGS: dict[str, Any] = {
-    "font.family": ["DejaVu Sans", "sans-serif"],
-    "font.sans-serif": ["DejaVu Sans"],  # every text of an SVG names all of them
+    "font.family": ["DejaVu Sans"],  # matplotlib has it; for every text it looks for each font that is named here
     "font.size": 9.0,
     "axes.titlesize": 10.0,
     "axes.labelsize": 9.0,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sb3_robust_be.evaluation import (
     Interval,
+    bootstrap,
     bootstrap_interval,
     bootstrap_means,
     bootstrap_samples,
@@ -245,6 +246,28 @@ def test_importing_loads_no_part_of_scipy_that_takes_long():
     code = "import sys, sb3_robust_be.evaluation; sys.exit('scipy.stats' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     assert subprocess.run([sys.executable, "-c", code], env=environment, timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("draw", ["normal", "few values"])
+def test_means_of_the_same_runs_are_those_of_scipy_to_the_last_digit(draw):
+    """Equal sums are ties, which move an interval: rounding must not break them otherwise than scipy's."""
+    numbers = np.random.default_rng(7)
+    values = numbers.normal(size=(5, 40)) if draw == "normal" else numbers.choice([-199.7, -123.4, -80.1], (5, 40))
+    found = bootstrap_means(values, rng=rng(5), n_resamples=700)
+    options = generator_argument(scipy.stats.bootstrap, rng(5))
+    low, high = scipy.stats.bootstrap(
+        [values], np.mean, axis=-1, vectorized=True, n_resamples=700, **options
+    ).confidence_interval
+    assert [(one.estimate, one.low, one.high) for one in found] == list(
+        zip(values.mean(axis=1).tolist(), low.tolist(), high.tolist(), strict=True)
+    )
+
+
+def test_the_size_of_a_batch_changes_no_interval_of_one_sample(monkeypatch):
+    values = np.random.default_rng(8).gamma(2.0, size=35)
+    whole = bootstrap_interval(values, rng=rng(5), n_resamples=999)
+    monkeypatch.setattr(bootstrap, "BATCH_NUMBERS", 35 * 7)
+    assert bootstrap_interval(values, rng=rng(5), n_resamples=999) == whole
 
 
 def test_means_of_the_same_runs_have_the_intervals_of_each_alone():

@@ -105,14 +105,19 @@ def test_a_yaml_file_is_an_experiment(own, capsys):
 
 
 def test_the_report_has_verdicts_figures_and_tables(own):
-    folder, _ = own
+    folder, arguments = own
     page = (folder / "reports-laptop" / "own-mine.html").read_text(encoding="utf-8")
     assert any(str(outcome) in page for outcome in Outcome)
     assert "slow dqn" in page
     assert "sb3-robust-be experiment run" in page
     assert page.count("<svg") >= 2
     beside = {path.name for path in (folder / "reports-laptop" / "own-mine").iterdir()}
-    assert {"distributions.csv", "distributions.png", "learning-curves.csv", "returns.csv", "returns.md"} <= beside
+    assert {"distributions.csv", "distributions.svg", "learning-curves.csv", "returns.csv", "returns.md"} <= beside
+    assert not [name for name in beside if name.endswith(".png")]
+    assert experiment("report", *arguments, "--png") == 0
+    path = folder / "reports-laptop" / "own-mine.html"
+    assert (path.parent / "own-mine" / "distributions.png").is_file()
+    assert 'href="own-mine/distributions.png"' in path.read_text(encoding="utf-8")
 
 
 def test_the_dqn_of_the_file_is_what_it_says(own):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import shutil
 
@@ -10,6 +11,7 @@ from made_rows import made_rows
 from own_experiment import CAPPED, CONTENDERS, EXPERIMENT, SELECTED, SHARED, specs_of
 
 from sb3_robust_be import cli
+from sb3_robust_be.experiments import report_command
 from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.find import collected
@@ -229,6 +231,28 @@ def test_the_page_refuses_rows_of_other_runs(tmp_path, capsys):
     says = f"1 of 30 rows of objectives in {tmp_path} were made with other arguments than it has now"
     assert says in capsys.readouterr().err
     assert (tmp_path / "README.md").read_text(encoding="utf-8") == page
+
+
+def test_the_longest_pages_are_begun_first_and_named_in_order(tmp_path, monkeypatch):
+    begun = []
+
+    class Pool(contextlib.nullcontext):
+        def map(self, function, jobs):
+            begun.extend(job.name for job in jobs)
+            return [report_command.Page(job.name, None) for job in jobs]
+
+    monkeypatch.setattr(report_command, "ProcessPoolExecutor", lambda *_, **__: Pool(Pool()))
+    for name, size in (("short", 10), ("long", 1_000), ("middling", 100)):
+        (tmp_path / f"{name}-laptop.csv").write_bytes(bytes(size))
+    jobs = [
+        report_command.Job(name, "laptop", str(tmp_path), "out", False, False) for name in ("short", "long", "middling")
+    ]
+    assert [page.said for page in report_command._in_processes(jobs)] == ["short", "long", "middling"]
+    assert begun == ["long", "middling", "short"]
+    # Of runs nothing is known before they are read.
+    begun.clear()
+    report_command._in_processes([job._replace(source=None) for job in jobs])
+    assert begun == ["short", "long", "middling"]
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,13 @@ def test_links_lead_to_files_that_hold_the_numbers(written, hostile):
     np.testing.assert_array_equal(values, np.concatenate(list(SWEPT.values())))
 
 
+def test_without_pngs_there_is_neither_file_nor_link(hostile, tmp_path):
+    path = report.write(small(plots=hostile.plots[:1]), tmp_path, png=False)
+    assert {file.name for file in (tmp_path / "small").iterdir()} == {"objectives.svg", "objectives.csv"}
+    links = [link for link in Page(path.read_text(encoding="utf-8")).links if not link.startswith("#")]
+    assert links == ["small/objectives.csv", "small/objectives.svg"]
+
+
 def test_the_same_report_gives_the_same_page(hostile, tmp_path):
     pages = [report.write(small(plots=hostile.plots[:1]), tmp_path / folder).read_bytes() for folder in "ab"]
     assert pages[0] == pages[1]

@@ -18,7 +18,7 @@ def pages(tmp_path_factory):
 
 def test_all_pages_are_small_and_in_one_index(pages):
     files = [path for path in pages.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 15_000_000
+    assert sum(path.stat().st_size for path in files) < 12_000_000
     index = (pages / "index.html").read_text(encoding="utf-8")
     assert [path for path in files if path.name == "index.html"] == [pages / "index.html"]
     assert "Robust Losses for Learning Value Functions" in index

@@ -7,6 +7,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from report_figures import MADE, distributions, drawn_texts, lines, rng, sensitivity, tables, written_rows
 
 from sb3_robust_be import report
@@ -44,6 +45,36 @@ def test_the_files_of_a_figure(made, name):
 
 def test_the_same_figure_gives_the_same_file():
     assert lines().svg() == lines().svg()
+
+
+def test_a_shortened_curve_runs_through_its_points():
+    """Coordinates as distances, cut to tenths of a point, and groups left out: nothing moves by more than a tenth."""
+    at = np.arange(600.0)
+    # Up and down at each step, so that matplotlib leaves no point out.
+    values = np.where(at % 2 == 0.0, 1.0, -1.0) * (1.0 + rng().random(600))
+    plot = report.lines("l", {"p": {"dqn": values}}, at, x_label="x", measure="m", minima=False)
+    root = ET.fromstring(plot.svg())
+    [curve] = [element.get("d") for element in root.iter() if len(element.get("d", "")) > 3_000]
+    points = [(command, *map(float, rest.split())) for command, rest in re.findall(r"([Ml])([^Ml]+)", curve)]
+    assert [command for command, *_ in points].count("M") == 1
+    drawn = np.cumsum([numbers for _, *numbers in points], axis=0)
+    axis = plot.figure.axes[0]
+    expected = axis.transData.transform(np.column_stack([at, values])) * 72.0 / plot.figure.dpi
+    expected[:, 1] = 72.0 * plot.figure.get_size_inches()[1] - expected[:, 1]
+    # matplotlib gives the last point twice.
+    np.testing.assert_allclose(drawn, [*expected, expected[-1]], rtol=0.0, atol=0.1001)
+    assert all(element.attrib for element in root.iter() if element.tag.endswith("}g"))
+
+
+def test_a_figure_is_drawn_once_per_file(monkeypatch):
+    drawn = []
+    draw = Figure.draw
+    monkeypatch.setattr(Figure, "draw", lambda figure, renderer: (drawn.append(renderer), draw(figure, renderer)))
+    plot = lines()
+    plot.svg()
+    assert len(drawn) == 1
+    plot.png()
+    assert len(drawn) == 2
 
 
 OPTIONS = {"measure": "m", "rng": rng()}

@@ -219,14 +219,27 @@ def _later_stages(preset: IngredientsPreset, chosen: tuple[Cell, ...]) -> dict[s
     return parts
 
 
+def _own(part: ControlPreset, rows: Rows) -> list[Row]:
+    """The rows of its domain: its functions go through all that they are given, and there are thousands."""
+    return [row for row in rows if row.get("domain") in part.domains]
+
+
+def _planned(parts: list[ControlPreset], rows: Rows) -> list[Run]:
+    return [run for part in parts for run in plan(part, _own(part, rows))]
+
+
+def _read(parts: list[ControlPreset], rows: Rows) -> list[ControlResults]:
+    return [read(part, _own(part, rows)) for part in parts]
+
+
 def _plan(preset: IngredientsPreset, rows: Rows) -> list[Run]:
     first = [preset.at_one_step_size(domain) for domain in preset.domains]
-    runs = [run for part in first for run in plan(part, rows)]
+    runs = _planned(first, rows)
     if without_rows(runs, rows):
         return runs
-    chosen = finalists(preset.cells, _finals([read(part, rows) for part in first]))
+    chosen = finalists(preset.cells, _finals(_read(first, rows)))
     for parts in _later_stages(preset, chosen).values():
-        runs += [run for part in parts for run in plan(part, rows)]
+        runs += _planned(parts, rows)
     # The best of the three step sizes may be the factorial's.
     return distinct_runs(runs)
 
@@ -359,19 +372,19 @@ def ingredient_verdicts(cells: tuple[Cell, ...], finals: Finals, lowest: Mapping
 
 
 def _missing(parts: list[ControlPreset], rows: Rows) -> list[Run]:
-    return [run for part in parts for run in without_rows(plan(part, rows), rows)]
+    return without_rows(_planned(parts, rows), rows)
 
 
 def _analyse(preset: IngredientsPreset, rows: Rows) -> Analysis:
     factorial = [preset.at_one_step_size(domain) for domain in preset.domains]
     if missing := _missing(factorial, rows):
-        total = sum(len(plan(part, rows)) for part in factorial)
+        total = len(_planned(factorial, rows))
         note = (
             f"Nothing is said yet: {len(missing)} of the {total} runs at the step size {ONE_RATE} have not been made, "
             "and an effect is an average over all of them."
         )
         return Analysis(notes=[note])
-    results = {ONE_RATE: [read(part, rows) for part in factorial]}
+    results = {ONE_RATE: _read(factorial, rows)}
     constant = _finals(results[ONE_RATE])
     left_out = []
     # From the returns as they are: a lowest return that later stages bring must not choose others than were run.
@@ -379,7 +392,7 @@ def _analyse(preset: IngredientsPreset, rows: Rows) -> Analysis:
         if _missing(parts, rows):
             left_out.append(f"The column {name!r} is left out: those runs have not all been made.")
         else:
-            results[name] = [read(part, rows) for part in parts]
+            results[name] = _read(parts, rows)
     finals = {name: _finals(parts) for name, parts in results.items()}
     lowest = lowest_returns(finals.values())
     filled = {name: with_lowest(own, lowest) for name, own in finals.items()}
