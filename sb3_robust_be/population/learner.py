@@ -23,8 +23,8 @@ _NORM_EPS = 1e-6
 class _Settings(NamedTuple):
     """The members' arguments as an update takes them; tensors have one row per member."""
 
-    rates: th.Tensor
-    """Learning rates of values and secondary head, shape (members, 2)"""
+    rates: list[th.Tensor]
+    """Learning rates of values and of the secondary head, each of shape (members, 1)"""
     decay: th.Tensor
     """β, or, if it is decoupled, what it leaves of a weight, 1 − αηβ; shape (members, 1)"""
     gradient_bound: th.Tensor
@@ -54,7 +54,7 @@ class Learner:
         first = models[0]
         check_stackable(first.policy)
         self.adam = AdamSettings.of(first.policy.optimizer)
-        self.layout = Layout(first.policy)
+        self.layout = Layout(first.policy, apart=compiled)
         self._functions = MemberFunctions(first, self.layout)
         self.rows, self._constants = self.layout.stack([model.policy for model in models], device)
         self.has_target = first.has_target
@@ -66,6 +66,7 @@ class Learner:
         self.feature_norm = self.rows.new_zeros(len(models), 1) if relative else None
         self.n_updates = 0
         self._graphs: dict[Any, Function] = {}
+        self._parts: dict[str, list[th.Tensor]] = {}
         self._frozen = np.zeros(len(models), bool)
         self.frozen_at = np.zeros(len(models), np.int64)
         """The number of updates at which each frozen member was frozen, shape (members,)"""
@@ -78,7 +79,7 @@ class Learner:
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles trace again: code has no copy.
-        return {**self.__dict__, "_graphs": {}}
+        return {**self.__dict__, "_graphs": {}, "_parts": {}}
 
     def _vector(self, values: Sequence[Any] | np.ndarray) -> th.Tensor:
         """A tensor with one number, or row of numbers, per member."""
@@ -106,11 +107,11 @@ class Learner:
         settings = self._settings_at(progress_remaining)
         scale, eps = self.adam.scales(self.n_updates)
         inputs: dict[str, Any] = {
-            **self.state(),
+            **self._state_in_parts(),
             "constants": self._constants,
             "settings": settings.numbers,
             "batch": {**self._encode(batch), "discounts": self._gamma},
-            "rates": -scale * settings.rates,
+            "rates": [-scale * rates for rates in settings.rates],
             "eps": self.rows.new_tensor(eps),
             "decay": settings.decay,
             "feature_norm_rate": self.rows.new_tensor(feature_norm_rate(self.n_updates)),
@@ -136,7 +137,7 @@ class Learner:
             bounds = [np.inf if m.max_grad_norm is None else m.max_grad_norm for m in self._models]
             numbers = [name for name, x in own[0].items() if isinstance(x, (int, float)) and not isinstance(x, bool)]
             self._settings = _Settings(
-                rates=self._vector([(rate, ratio * rate) for rate, ratio in rates]),
+                rates=[self._vector([[rate] for rate, _ in rates]), self._vector([[r * rate] for rate, r in rates])],
                 decay=self._vector([[x] for x in decay]),
                 gradient_bound=self._vector([[bound] for bound in bounds]),
                 numbers={name: self._vector([s[name] for s in own]) for name in numbers},
@@ -146,9 +147,8 @@ class Learner:
 
     def _step(self, inputs: dict[str, Any], choices: dict[str, Any], moves_target: bool) -> list[th.Tensor]:
         """One update as a function of tensors, of which :meth:`state` is changed in place."""
-        rows, n_values = inputs["rows"], self.layout.n_values
-        gradient, feature_norm = self._functions.gradient(
-            rows,
+        gradients, feature_norm = self._functions.gradient(
+            inputs["rows"],
             inputs.get("target_rows"),
             inputs["constants"],
             inputs["settings"],
@@ -157,25 +157,30 @@ class Learner:
             moves_target,
         )
         if self._clips:
-            # Apart, so that the loss of h does not scale the step of q.
-            for part in (gradient[:, :n_values], gradient[:, n_values:]):
-                norm = th.linalg.vector_norm(part, dim=1, keepdim=True)
-                if self._compiled:
-                    # torch 2.13 fails on a sum fused with a later change in place; sorting one number keeps them apart.
-                    norm = norm.sort(dim=1).values
-                part.mul_((inputs["gradient_bound"] / (norm + _NORM_EPS)).clip(max=1.0))
-        if self._decoupled:
-            rows[:, n_values:].mul_(inputs["decay"])
-        else:
-            decay = inputs["decay"]
-            if feature_norm is not None:
-                inputs["feature_norm"].lerp_(feature_norm[:, None], inputs["feature_norm_rate"])
-                decay = decay * inputs["feature_norm"]
-            gradient[:, n_values:].addcmul_(rows[:, n_values:], decay)
-        direction = adam_direction(gradient, inputs["mean"], inputs["square"], self.adam, inputs["eps"])
-        rows[:, :n_values].addcmul_(direction[:, :n_values], inputs["rates"][:, :1])
-        rows[:, n_values:].addcmul_(direction[:, n_values:], inputs["rates"][:, 1:])
+            gradients = self._clipped(gradients, inputs["gradient_bound"])
+        decay = inputs["decay"]
+        if feature_norm is not None and not self._decoupled:
+            inputs["feature_norm"].lerp_(feature_norm[:, None], inputs["feature_norm_rate"])
+            decay = decay * inputs["feature_norm"]
+        by_part = zip(self.layout.parts, inputs["rows"], gradients, inputs["mean"], inputs["square"], strict=True)
+        for part, rows, gradient, mean, square in by_part:
+            if part.secondary and self._decoupled:
+                rows.mul_(decay)
+            elif part.secondary:
+                gradient.addcmul_(rows, decay)
+            direction = adam_direction(gradient, mean, square, self.adam, inputs["eps"])
+            rows.addcmul_(direction, inputs["rates"][part.secondary])
         return []
+
+    def _clipped(self, gradients: list[th.Tensor], bound: th.Tensor) -> list[th.Tensor]:
+        """Clip the norms of values and secondary head apart, so that the loss of h does not scale the step of q."""
+        scales = {}
+        for secondary in {part.secondary for part in self.layout.parts}:
+            own = [x for x, part in zip(gradients, self.layout.parts, strict=True) if part.secondary == secondary]
+            norms = th.cat([th.linalg.vector_norm(x, dim=1, keepdim=True) for x in own], dim=1)
+            norm = th.linalg.vector_norm(norms, dim=1, keepdim=True)
+            scales[secondary] = (bound / (norm + _NORM_EPS)).clip(max=1.0)
+        return [x * scales[part.secondary] for x, part in zip(gradients, self.layout.parts, strict=True)]
 
     def refresh_targets(self, weights: np.ndarray) -> None:
         """Polyak averaging: the target moves a part of the way to the online parameters.
@@ -194,6 +199,13 @@ class Learner:
         optional = {"target_rows": self.target_rows, "feature_norm": self.feature_norm}
         there = {name: x for name, x in optional.items() if x is not None}
         return {"rows": self.rows, "mean": self.mean, "square": self.square, **there}
+
+    def _state_in_parts(self) -> dict[str, Any]:
+        """:meth:`state` as :meth:`_step` takes it: views of the parts, which compiled code knows not to overlap."""
+        state: dict[str, Any] = self.state()
+        if not self._parts:
+            self._parts = {name: self.layout.cut(state[name]) for name in ("rows", "mean", "square")}
+        return state | self._parts
 
     def is_finite(self) -> np.ndarray:
         """Check the members' parameters for NaN and infinities.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch as th
@@ -69,24 +70,24 @@ class MemberFunctions:
 
     def gradient(
         self,
-        rows: th.Tensor,
+        parts: Sequence[th.Tensor],
         target: th.Tensor | None,
         constants: Tensors,
         settings: Tensors,
         batch: Tensors,
         choices: dict[str, Any],
         moves_target: bool,
-    ) -> tuple[th.Tensor, th.Tensor | None]:
+    ) -> tuple[list[th.Tensor], th.Tensor | None]:
         """Compute the gradients of all members' losses.
 
-        :param rows: Parameters.
-        :param target: Those of the target networks, if there are any.
+        :param parts: Parameters, as of :meth:`Layout.cut`.
+        :param target: Rows of those of the target networks, if there are any.
         :param constants: What of the networks is not trained, by name.
         :param settings: Numbers of the algorithm's settings by name, shape (members,).
         :param batch: By name, shape (members, batch, …).
         :param choices: The algorithm's other settings.
         :param moves_target: See :meth:`moves_target`.
-        :return: Of the loss, shape (members, parameters); and ``feature_norm`` of :class:`LossTerms`, shape (members,),
+        :return: Of the loss, in the same parts; and ``feature_norm`` of :class:`LossTerms`, shape (members,),
             where the loss gives it.
         """
 
@@ -94,14 +95,15 @@ class MemberFunctions:
             own = (_samples(batch), {**choices, **settings})
             return functional_call(self._loss, _join(online, frozen, constants), own)
 
-        online = self._layout.split(rows)
+        online = self._layout.named(parts)
         frozen = {} if target is None else self._layout.split(target, target=True)
         gradients = grad(loss, argnums=(0, 1) if moves_target else (0,), has_aux=True)
         found, terms = vmap(gradients)(online, frozen, constants, settings, batch)
-        total = self._layout.join(found[0].values())
-        # The correction's gradient is taken at the target's parameters and moves the online ones.
-        total = total + self._layout.join(found[1].values()) if moves_target else total
-        return total, terms.get("feature_norm")
+        total = found[0]
+        if moves_target:
+            # The correction's gradient is taken at the target's parameters and moves the online ones.
+            total = {name: x + y for (name, x), y in zip(total.items(), found[1].values(), strict=True)}
+        return self._layout.join(total), terms.get("feature_norm")
 
     def moves_target(self, settings: Tensors, batch: Tensors, choices: dict[str, Any]) -> bool:
         """Find out whether the update also follows a gradient at the target network.

@@ -54,7 +54,7 @@ def test_the_gradient_of_images_is_the_single_agents(algorithm, place, interval)
     model = with_the_populations_loss(algorithm, policy, space, kwargs, interval)
     model.policy.load_state_dict(single.state_dict())
     found, _ = learner._functions.gradient(
-        learner.rows,
+        learner.layout.cut(learner.rows),
         learner.target_rows,
         learner._constants,
         learner._settings_at(1.0).numbers,
@@ -65,7 +65,7 @@ def test_the_gradient_of_images_is_the_single_agents(algorithm, place, interval)
     samples = population[1].replay_buffer.sample(1)._replace(**nested({k: x[1] for k, x in batch.items()}))
     model.batch_loss(samples._replace(discounts=None), model.update_settings()).loss.backward()
     online, target = (dict(network.named_parameters()) for network in (model.q_net, model.q_net_target))
-    for name, gradient in learner.layout.split(found).items():
+    for name, gradient in learner.layout.named(found).items():
         expected = online[name.removeprefix("q_net.")].grad
         moved = target[name.removeprefix("q_net.")].grad if interval is not None else None
         expected = (0 if expected is None else expected) + (0 if moved is None else moved)

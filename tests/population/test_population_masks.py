@@ -77,10 +77,11 @@ def gradient(learner, batch):
     inputs = {**learner._encode(batch), "discounts": learner._gamma}
     settings = learner._settings_at(0.5)
     moves = learner.has_target and learner._functions.moves_target(settings.numbers, inputs, settings.choices)
+    parts = learner.layout.cut(learner.rows)
     found, _ = learner._functions.gradient(
-        learner.rows, learner.target_rows, learner._constants, settings.numbers, inputs, settings.choices, moves
+        parts, learner.target_rows, learner._constants, settings.numbers, inputs, settings.choices, moves
     )
-    return found
+    return th.cat(found, dim=1)
 
 
 def single_gradient(model, row, learner, batch):

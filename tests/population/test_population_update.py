@@ -167,8 +167,8 @@ def test_dqns_threshold(threshold):
         loss = th.nn.functional.huber_loss(q, target, delta=threshold)
         assert 0 < (abs(target - q) > threshold).sum()
     gradients = th.autograd.grad(loss, list(model.q_net.parameters()))
-    found, _ = learner._functions.gradient(
-        learner.rows,
+    parts, _ = learner._functions.gradient(
+        learner.layout.cut(learner.rows),
         learner.target_rows,
         learner._constants,
         learner._settings_at(1.0).numbers,
@@ -176,6 +176,7 @@ def test_dqns_threshold(threshold):
         learner._settings_at(1.0).choices,
         False,
     )
+    found = th.cat(parts, dim=1)
     th.testing.assert_close(found[1], th.cat([g.flatten() for g in gradients]), rtol=1e-6, atol=1e-10)
 
 
