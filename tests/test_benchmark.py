@@ -9,7 +9,7 @@ import pytest
 from stable_baselines3 import DQN
 
 from sb3_robust_be import QRC, QRCHuber
-from sb3_robust_be.benchmark import main
+from sb3_robust_be.benchmark import limit, main, members_curve
 from sb3_robust_be.benchmark import population_benchmark as population
 from sb3_robust_be.benchmark import single as benchmark
 from sb3_robust_be.benchmark.breakdown import PARTS, time_per_part
@@ -137,9 +137,9 @@ def test_a_row_per_population_and_ratios_within_a_round(monkeypatch):
 
 
 def test_both_sides_share_every_setting():
-    own = population.settings((4,), 100)
-    model = DQN("MlpPolicy", "CartPole-v1", **own)
-    members = population.Population("dqn", "MlpPolicy", "CartPole-v1", range(2), verbose=0, **own)
+    own = population.settings("CartPole-v1", (4,))
+    model = DQN(**own)
+    members = population.Population("dqn", seeds=range(2), verbose=0, **own)
     for name in ("batch_size", "learning_starts", "gradient_steps", "train_freq", "learning_rate"):
         assert getattr(members[0], name) == getattr(model, name)
 
@@ -151,11 +151,62 @@ def test_the_command_writes_its_cells(tmp_path, monkeypatch, capsys):
     assert main(["population", "--repeats", "1", "--seconds", "0.01", "--json", str(path)]) == 0
     (row,) = json.loads(path.read_text())
     assert {"members", "net_arch", "compiled", "agent_steps_per_s", "ratio_to_dqn", "command", "machine"} <= row.keys()
+    assert {"mflop_per_update", "gflop_per_s_float32", "limit_float32", "limit_bfloat16"} <= row.keys()
     assert row["command"].startswith("sb3-robust-be benchmark population --repeats 1")
-    assert "× DQN" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "× DQN" in printed
+    assert f"{row['limit_bfloat16']} agent-steps/s in bfloat16" in printed
 
 
-def test_a_population_of_nobody_is_refused(capsys):
+def test_populations_of_images_have_the_network_of_single_agents():
+    own = population.settings("MinAtar/Breakout-v1", (64, 64))
+    members = population.Population("qrc_huber", seeds=range(2), verbose=0, **own)
+    single = benchmark.make_model("qrc_huber", TINY._replace(env="MinAtar/Breakout-v1"))
+    assert [p.shape for p in members[0].q_net.parameters()] == [p.shape for p in single.q_net.parameters()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--members", "0"], "must be positive"),
+        (["--figure", "curve.pdf"], "--figure curve.pdf must end on .svg or .png"),
+        (["--env", "CartPole-v99"], "'CartPole-v99' is not registered"),
+    ],
+)
+def test_bad_arguments_of_populations(arguments, message, capsys):
     with pytest.raises(SystemExit):
-        main(["population", "--members", "0"])
-    assert "must be positive" in capsys.readouterr().err
+        main(["population", *arguments])
+    assert message in capsys.readouterr().err
+
+
+def test_the_additions_and_multiplications_of_an_update():
+    """Of s and s' together, 64 rows, through 4 → 8 → 2 units; of h's head, 8 → 2, for the 32 rows of s."""
+    layer, values, secondary = 2 * 64 * 4 * 8, 2 * 64 * 8 * 2, 2 * 32 * 8 * 2
+    # Forwards; gradients of the weights; the gradient that comes back from the values to the units.
+    expected = (layer + values + secondary) + (layer + values + secondary) + values
+    model = QRC("MlpPolicy", "CartPole-v1", learning_starts=10, policy_kwargs={"net_arch": [8]}, batch_size=32)
+    assert limit.update_flops(model.learn(40)) == expected
+    assert limit.largest_product(model) == (64, 4, 8)
+
+
+def test_the_speed_of_products(monkeypatch):
+    # A product of 2 × 5 and 5 × 10 numbers is 200 additions and multiplications, and 100 take half a second.
+    clock = iter(0.5 * i for i in range(1000))
+    monkeypatch.setattr(limit.time, "perf_counter", lambda: next(clock))
+    for dtype in limit.DTYPES.values():
+        assert limit.gflops((2, 5, 10), dtype) == pytest.approx(100 * 200 / 0.5 / 1e9)
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_the_curve_over_members(ending, tmp_path):
+    rows = [
+        {"members": n, "net_arch": (4, 4), "compiled": c, "agent_steps_per_s": 100 * n, "env": "CartPole-v1"}
+        for n, c in ((1, False), (10, False), (10, True), (100, True))
+    ]
+    path = tmp_path / "new" / f"curve.{ending}"
+    members_curve.draw(rows, path)
+    if ending == "png":
+        assert path.read_bytes().startswith(b"\x89PNG")
+        return
+    text = path.read_text()
+    assert all(words in text for words in ("4-4, compiled", "4-4, eager", "members of the population", ">100<"))

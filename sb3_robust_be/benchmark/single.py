@@ -62,6 +62,18 @@ def _has_images(env: gym.Env) -> bool:
     return isinstance(env.observation_space, spaces.Box) and len(env.observation_space.shape) == 3
 
 
+def network(env: gym.Env, net_arch: tuple[int, ...]) -> tuple[str, dict[str, Any]]:
+    """
+    :param env: What is played.
+    :param net_arch: Hidden units; images have MinAtar's network instead.
+    :return: The arguments ``policy`` and ``policy_kwargs`` of all contenders.
+    """
+    if _has_images(env):
+        return "CnnPolicy", {"net_arch": [], "features_extractor_class": MinAtarCNN}
+    policy = "MultiInputPolicy" if isinstance(env.observation_space, spaces.Dict) else "MlpPolicy"
+    return policy, {"net_arch": list(net_arch)}
+
+
 def make_model(name: str, setting: Setting) -> OffPolicyAlgorithm:
     """
     :param name: A key of :func:`contenders`.
@@ -69,13 +81,9 @@ def make_model(name: str, setting: Setting) -> OffPolicyAlgorithm:
     :return: A model before its first step.
     """
     env = gym.make(setting.env)
-    images = _has_images(env)
-    policy_kwargs: dict[str, Any] = {"net_arch": list(setting.net_arch)}
-    if images:
-        policy_kwargs = {"net_arch": [], "features_extractor_class": MinAtarCNN}
-    policy = "MultiInputPolicy" if isinstance(env.observation_space, spaces.Dict) else "MlpPolicy"
+    policy, policy_kwargs = network(env, setting.net_arch)
     return contenders()[name](
-        "CnnPolicy" if images else policy,
+        policy,
         env,
         learning_rate=2.0**-10,
         buffer_size=10_000,
