@@ -91,6 +91,7 @@ class Replay:
         self._records = th.from_numpy(np.empty((n_members * capacity, self._record.itemsize), np.uint8)).to(device)
         self._newest = np.zeros(n_members, self._record)
         self._graphs: dict[tuple[int, ...], Captured] = {}
+        self._batches: dict[tuple[int, ...], tuple[th.Tensor, dict[str, th.Tensor]]] = {}
 
     def _check_memory(self) -> None:
         needed = self.n_members * self.capacity * self._record.itemsize
@@ -152,7 +153,7 @@ class Replay:
         """Sample a batch per member, with replacement.
 
         :param uniforms: In [0, 1), shape (members, batch).
-        :return: Tensors by name, shape (members, batch, …); on a CUDA device valid until the next call.
+        :return: Tensors by name, shape (members, batch, …), which the next call overwrites.
         """
         index = (uniforms * self.size).astype(np.int64) + self.capacity * np.arange(self.n_members)[:, None]
         positions = th.from_numpy(index).to(self._device)
@@ -164,12 +165,19 @@ class Replay:
         return drawn
 
     def _drawn(self, records: th.Tensor, index: th.Tensor) -> dict[str, th.Tensor]:
-        batch = self._split(records.index_select(0, index.flatten()).unflatten(0, index.shape))
+        if index.shape not in self._batches:
+            drawn = records.new_empty(index.numel(), records.shape[1])
+            # Making these views takes as long as drawing.
+            self._batches[index.shape] = drawn, self._split(drawn.unflatten(0, index.shape))
+        drawn, batch = self._batches[index.shape]
+        th.index_select(records, 0, index.flatten(), out=drawn)
+        if self._dtype == th.float32:
+            return batch
         return batch | {name: batch[name].to(self._dtype) for name in ("rewards", "dones")}
 
     def __getstate__(self) -> dict[str, Any]:
         # As the learner's: code has no copy.
-        return {**self.__dict__, "_graphs": {}}
+        return {**self.__dict__, "_graphs": {}, "_batches": {}}
 
     def grow(self, capacity: int) -> Replay:
         """Copy the transitions to a larger buffer.

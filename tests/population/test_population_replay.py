@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,19 @@ def test_one_uniform_number_chooses_one_transition_of_its_member():
     buffer = numbered(4, 2, 4)
     batch = buffer.sample(np.array([[0.0, 0.24, 0.25, 1 - 1e-16], [0.99, 0.74, 0.75, 0.5]]))
     assert batch["actions"][..., 0].tolist() == [[0, 0, 1, 3], [103, 102, 103, 102]]
+
+
+def test_the_next_batch_is_written_over_the_last_one():
+    """But not over one of another size, nor over one of a copy of the buffer."""
+    buffer = numbered(4, 2, 4)
+    first = buffer.sample(np.full((2, 3), 0.0))
+    other = buffer.sample(np.full((2, 5), 0.0))
+    theirs = copy.deepcopy(buffer).sample(np.full((2, 3), 0.9))
+    assert first["actions"].tolist() == [[[0]] * 3, [[100]] * 3]
+    second = buffer.sample(np.full((2, 3), 0.9))
+    assert first["actions"].tolist() == second["actions"].tolist() == [[[3]] * 3, [[103]] * 3]
+    assert other["actions"].tolist() == [[[0]] * 5, [[100]] * 5]
+    assert theirs["observations"].data_ptr() != second["observations"].data_ptr()
 
 
 @every_device
