@@ -1,4 +1,7 @@
-"""One-hot encodes integer observations before the networks see them, since torch cannot within ``vmap``."""
+"""One-hot encodes integer observations before the networks see them, since torch cannot within ``vmap``.
+
+Truth values become bytes, since compiled code reads those ten times as fast.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,11 @@ def _encoded(space: spaces.Space) -> tuple[spaces.Space, Encoder | None]:
             ],
             dim=-1,
         )
-    return space, None
+    return space, _as_bytes if space.dtype == np.bool_ else None
+
+
+def _as_bytes(x: th.Tensor) -> th.Tensor:
+    return x.view(th.uint8)
 
 
 def _one_hot(x: th.Tensor, n: int, start: int) -> th.Tensor:
@@ -51,7 +58,8 @@ def stored_space(raw: spaces.Space, network: spaces.Space) -> spaces.Space:
 
 class Encoding:
     """
-    What SB3 does with Discrete and MultiDiscrete observations inside the network, done outside.
+    What SB3 does with Discrete and MultiDiscrete observations inside the network, done outside. Truth values, which the
+    network turns into floats, are shown as bytes.
 
     :param space: Of the environment's observations.
     """
@@ -71,7 +79,8 @@ class Encoding:
 
     def __call__(self, tensors: dict[str, th.Tensor]) -> dict[str, th.Tensor]:
         """
-        :param tensors: By name, integers of shape (members, batch, …) or (members, …) among them.
-        :return: The same with floats of shape (members, batch, n) in their place.
+        :param tensors: By name, integers of shape (members, batch, …) or (members, …) and truth values among them.
+        :return: The same with floats of shape (members, batch, n) in the place of the integers, and bytes in that of
+            truth values.
         """
         return {name: self._encoders[name](x) if name in self._encoders else x for name, x in tensors.items()}

@@ -13,6 +13,7 @@ from sb3_robust_be.population.adam import AdamSettings, adam_direction
 from sb3_robust_be.population.baseline import Agent
 from sb3_robust_be.population.graphs import Function, trace
 from sb3_robust_be.population.member_functions import MemberFunctions, Tensors
+from sb3_robust_be.population.replay import nested
 from sb3_robust_be.population.stacked import Layout, check_stackable
 from sb3_robust_be.qrc.regularization import feature_norm_rate
 
@@ -33,6 +34,11 @@ class _Settings(NamedTuple):
     """The numbers among the algorithm's settings, each of shape (members,)"""
     choices: dict[str, Any]
     """Its other settings, which all members share"""
+
+
+def _named(group: str, tensors: Tensors) -> Tensors:
+    """Tensors of a group by names that :func:`nested` groups again: graphs take one flat dictionary."""
+    return {f"{group}/{name}": x for name, x in tensors.items()}
 
 
 class Learner:
@@ -56,7 +62,8 @@ class Learner:
         self.adam = AdamSettings.of(first.policy.optimizer)
         self.layout = Layout(first.policy, apart=compiled)
         self._functions = MemberFunctions(first, self.layout)
-        self.rows, self._constants = self.layout.stack([model.policy for model in models], device)
+        self.rows, constants = self.layout.stack([model.policy for model in models], device)
+        self._constants = _named("constants", constants)
         self.has_target = first.has_target
         """Whether the members bootstrap from target networks."""
         self.target_rows = self.rows.clone() if self.has_target else None
@@ -66,7 +73,6 @@ class Learner:
         self.feature_norm = self.rows.new_zeros(len(models), 1) if relative else None
         self.n_updates = 0
         self._graphs: dict[Any, Function] = {}
-        self._parts: dict[str, list[th.Tensor]] = {}
         self._frozen = np.zeros(len(models), bool)
         self.frozen_at = np.zeros(len(models), np.int64)
         """The number of updates at which each frozen member was frozen, shape (members,)"""
@@ -76,10 +82,11 @@ class Learner:
         self._gamma = self._vector([model.gamma for model in models])
         self._schedules = any(callable(m.learning_rate) or callable(getattr(m, "huber_threshold", 0)) for m in models)
         self._settings: _Settings | None = None
+        self._unchanging: Tensors = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles trace again: code has no copy.
-        return {**self.__dict__, "_graphs": {}, "_parts": {}}
+        return {**self.__dict__, "_graphs": {}, "_unchanging": {}}
 
     def _vector(self, values: Sequence[Any] | np.ndarray) -> th.Tensor:
         """A tensor with one number, or row of numbers, per member."""
@@ -92,10 +99,14 @@ class Learner:
         :return: ``q(s,·)``, shape (members, actions).
         """
         tensors = {n: th.as_tensor(x, device=self.rows.device) for n, x in batches.by_name(observations).items()}
-        inputs = {"rows": self.rows, "constants": self._constants, "observations": self._encode(tensors)}
+        inputs = {"rows": self.rows, **self._constants, **_named("inputs", self._encode(tensors))}
         if "values" not in self._graphs:
-            self._graphs["values"] = trace(lambda i: self._functions.values(**i), inputs, self._compiled)
+            self._graphs["values"] = trace(self._values, inputs, self._compiled)
         return self._graphs["values"](inputs)
+
+    def _values(self, inputs: Tensors) -> th.Tensor:
+        own: dict[str, Any] = nested(inputs)
+        return self._functions.values(own["rows"], own.get("constants", {}), own["inputs"])
 
     def update(self, batch: Tensors, progress_remaining: float) -> None:
         """One update of every member that is not frozen.
@@ -106,21 +117,16 @@ class Learner:
         self.n_updates += 1
         settings = self._settings_at(progress_remaining)
         scale, eps = self.adam.scales(self.n_updates)
-        inputs: dict[str, Any] = {
-            **self._state_in_parts(),
-            "constants": self._constants,
-            "settings": settings.numbers,
-            "batch": {**self._encode(batch), "discounts": self._gamma},
-            "rates": [-scale * rates for rates in settings.rates],
-            "eps": self.rows.new_tensor(eps),
-            "decay": settings.decay,
-            "feature_norm_rate": self.rows.new_tensor(feature_norm_rate(self.n_updates)),
-            "gradient_bound": settings.gradient_bound,
+        inputs = {
+            **self._unchanging,
+            **_named("batch", self._encode(batch)),
+            "scales": self.rows.new_tensor([-scale, eps, feature_norm_rate(self.n_updates)]),
         }
         key = batch["rewards"].shape
         if key not in self._graphs:
             choices = settings.choices
-            moves = self.has_target and self._functions.moves_target(settings.numbers, inputs["batch"], choices)
+            own = {**self._encode(batch), "discounts": self._gamma}
+            moves = self.has_target and self._functions.moves_target(settings.numbers, own, choices)
             self._graphs[key] = trace(lambda i: self._step(i, choices, moves), inputs, self._compiled)
         self._graphs[key](inputs)
         self._hold_frozen()
@@ -143,15 +149,31 @@ class Learner:
                 numbers={name: self._vector([s[name] for s in own]) for name in numbers},
                 choices={name: x for name, x in own[0].items() if name not in numbers},
             )
+        if not self._unchanging or self._schedules:
+            self._unchanging = {
+                # As schedules go on, the same views.
+                **(self._unchanging or self._state_in_parts()),
+                **self._constants,
+                **_named("settings", self._settings.numbers),
+                "rates/values": self._settings.rates[0],
+                "rates/secondary": self._settings.rates[1],
+                "decay": self._settings.decay,
+                "gradient_bound": self._settings.gradient_bound,
+                "batch/discounts": self._gamma,
+            }
         return self._settings
 
-    def _step(self, inputs: dict[str, Any], choices: dict[str, Any], moves_target: bool) -> list[th.Tensor]:
+    def _step(self, named: Tensors, choices: dict[str, Any], moves_target: bool) -> list[th.Tensor]:
         """One update as a function of tensors, of which :meth:`state` is changed in place."""
+        inputs: dict[str, Any] = nested(named)
+        rows, mean, square = (list(inputs[name].values()) for name in ("rows", "mean", "square"))
+        scale, eps, feature_norm_rate = inputs["scales"].unbind()
+        rates = [scale * x for x in inputs["rates"].values()]
         gradients, feature_norm = self._functions.gradient(
-            inputs["rows"],
+            rows,
             inputs.get("target_rows"),
-            inputs["constants"],
-            inputs["settings"],
+            inputs.get("constants", {}),
+            inputs.get("settings", {}),
             inputs["batch"],
             choices,
             moves_target,
@@ -160,16 +182,14 @@ class Learner:
             gradients = self._clipped(gradients, inputs["gradient_bound"])
         decay = inputs["decay"]
         if feature_norm is not None and not self._decoupled:
-            inputs["feature_norm"].lerp_(feature_norm[:, None], inputs["feature_norm_rate"])
+            inputs["feature_norm"].lerp_(feature_norm[:, None], feature_norm_rate)
             decay = decay * inputs["feature_norm"]
-        by_part = zip(self.layout.parts, inputs["rows"], gradients, inputs["mean"], inputs["square"], strict=True)
-        for part, rows, gradient, mean, square in by_part:
+        for part, x, gradient, m, v in zip(self.layout.parts, rows, gradients, mean, square, strict=True):
             if part.secondary and self._decoupled:
-                rows.mul_(decay)
+                x.mul_(decay)
             elif part.secondary:
-                gradient.addcmul_(rows, decay)
-            direction = adam_direction(gradient, mean, square, self.adam, inputs["eps"])
-            rows.addcmul_(direction, inputs["rates"][part.secondary])
+                gradient.addcmul_(x, decay)
+            x.addcmul_(adam_direction(gradient, m, v, self.adam, eps), rates[part.secondary])
         return []
 
     def _clipped(self, gradients: list[th.Tensor], bound: th.Tensor) -> list[th.Tensor]:
@@ -200,12 +220,11 @@ class Learner:
         there = {name: x for name, x in optional.items() if x is not None}
         return {"rows": self.rows, "mean": self.mean, "square": self.square, **there}
 
-    def _state_in_parts(self) -> dict[str, Any]:
+    def _state_in_parts(self) -> Tensors:
         """:meth:`state` as :meth:`_step` takes it: views of the parts, which compiled code knows not to overlap."""
-        state: dict[str, Any] = self.state()
-        if not self._parts:
-            self._parts = {name: self.layout.cut(state[name]) for name in ("rows", "mean", "square")}
-        return state | self._parts
+        state = self.state()
+        parts = {name: self.layout.cut(state.pop(name)) for name in ("rows", "mean", "square")}
+        return {f"{name}/{i}": x for name, own in parts.items() for i, x in enumerate(own)} | state
 
     def is_finite(self) -> np.ndarray:
         """Check the members' parameters for NaN and infinities.

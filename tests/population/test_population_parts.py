@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch as th
 from gymnasium import spaces
-from populations import every_device
+from populations import every_device, make
 from stable_baselines3.common.preprocessing import preprocess_obs
-from torch import nn
+from torch import fx, nn
 from torch.func import functional_call, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map
@@ -19,6 +19,7 @@ from sb3_robust_be.population.adam import AdamSettings, adam_direction
 from sb3_robust_be.population.encoding import Encoding
 from sb3_robust_be.population.graphs import changed_by, simplify, trace
 from sb3_robust_be.population.randomness import BLOCK, Uniforms
+from sb3_robust_be.population.stacked import Layout
 
 aten = th.ops.aten
 
@@ -65,8 +66,9 @@ def gradients(inputs):
     def loss(parameters, x, y):
         return ((functional_call(NETWORK, parameters, (x,)) - y) ** 2).mean()
 
-    found = vmap(grad(loss))(inputs["parameters"], inputs["x"], inputs["y"])
-    inputs["parameters"]["0.bias"].sub_(0.1 * found["0.bias"])
+    parameters = {name: inputs[name] for name, _ in NETWORK.named_parameters()}
+    found = vmap(grad(loss))(parameters, inputs["x"], inputs["y"])
+    inputs["0.bias"].sub_(0.1 * found["0.bias"])
     return found
 
 
@@ -74,7 +76,7 @@ def inputs_from(seed):
     generator = th.Generator().manual_seed(seed)
     parameters = {n: th.randn(4, *p.shape, generator=generator) for n, p in NETWORK.named_parameters()}
     return {
-        "parameters": parameters,
+        **parameters,
         "x": th.randn(4, 6, 3, generator=generator),
         "y": th.randn(4, 6, 2, generator=generator),
     }
@@ -95,7 +97,7 @@ def test_a_graph_is_its_function(device):
             th.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
             # Data that come to lie elsewhere beside parameters that stay.
             found["x"], expected["x"] = found["x"] + 1, expected["x"] + 1
-    assert not th.equal(found["parameters"]["0.bias"], inputs_at(1)["parameters"]["0.bias"]), "changed in place"
+    assert not th.equal(found["0.bias"], inputs_at(1)["0.bias"]), "changed in place"
 
 
 def test_what_a_graph_changes_in_place_is_known():
@@ -181,19 +183,114 @@ def test_a_product_has_no_few_columns_where_it_can_have_many(rows, columns, turn
     th.testing.assert_close(graph(x, w, b), function(x, w, b))
 
 
+CONVOLUTIONS = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Conv2d(4, 3, 2), nn.ReLU(), nn.Flatten())
+
+
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_convolutions_have_the_channels_last(members, compiled):
+    """Two layers, so that one has a gradient at its input too."""
+    shapes = [p.shape for p in CONVOLUTIONS.parameters()]
+    generator = th.Generator().manual_seed(0)
+    parameters = [th.randn(members, *shape, generator=generator) for shape in shapes]
+    images = th.randn(members, 5, 2, 6, 6, generator=generator)
+
+    def function(images, *tensors):
+        def loss(named, x):
+            return (functional_call(CONVOLUTIONS, named, (x,)) ** 2).sum()
+
+        named = dict(zip((name for name, _ in CONVOLUTIONS.named_parameters()), tensors, strict=True))
+        return vmap(grad(loss))(named, images)
+
+    graph = traced(function, images, *parameters)
+    simplify(graph, compiled=compiled)
+    given = {aten.convolution.default: [], aten.convolution_backward.default: []}
+
+    class Watch(fx.Interpreter):
+        def call_function(self, target, args, kwargs):
+            if target in given:
+                given[target] += [x for x in args if isinstance(x, th.Tensor)]
+            return super().call_function(target, args, kwargs)
+
+    expected = function(images, *parameters)
+    th.testing.assert_close(Watch(graph).run(images, *parameters), expected, rtol=1e-4, atol=1e-4)
+    assert [len(tensors) for tensors in given.values()] == [4, 6]
+    assert all(x.is_contiguous(memory_format=th.channels_last) for tensors in given.values() for x in tensors)
+    kernels = {id(x) for x in given[aten.convolution.default]}
+    assert kernels < {id(x) for x in given[aten.convolution_backward.default]}, "made once for both"
+
+
+def test_what_is_computed_twice_is_computed_once_until_something_changes():
+    def function(x, y):
+        first, second = x.permute(1, 0).clone() + 1, x.permute(1, 0).clone() + 2
+        y.add_(1)
+        return first, second, y.permute(1, 0).clone(), y.permute(1, 0).clone()
+
+    graph = traced(function, th.rand(2, 3), th.rand(2, 3))
+    simplify(graph)
+    copies = [node for node in graph.graph.nodes if node.target is aten.clone.default]
+    assert len(copies) == 3
+    x, y = th.rand(2, 3), th.rand(2, 3)
+    th.testing.assert_close(graph(x, y.clone()), function(x, y.clone()))
+
+
+@pytest.mark.parametrize(("inner", "written_out"), [(1, True), (4, True), (5, False)])
+def test_a_product_over_few_inner_numbers_is_written_out_for_the_compiler(inner, written_out):
+    left, right = th.rand(3, 20, inner), th.rand(3, inner, 17)
+    for compiled in (False, True):
+        graph = traced(th.bmm, left, right)
+        simplify(graph, compiled=compiled)
+        products = [node for node in graph.graph.nodes if node.target is aten.bmm.default]
+        assert (not products) == (compiled and written_out)
+        th.testing.assert_close(graph(left, right), th.bmm(left, right))
+    graph = traced(lambda x, y: th.bmm(x, y.transpose(1, 2)), left, right.transpose(1, 2).contiguous())
+    simplify(graph, compiled=True)
+    assert any(node.target is aten.bmm.default for node in graph.graph.nodes), "its columns do not lie together"
+
+
 def test_the_gradient_of_a_network_becomes_simpler():
     inputs = inputs_from(0)
-    flat = [*inputs["parameters"].values(), inputs["x"], inputs["y"]]
 
     def function(*tensors):
-        parameters = dict(zip(inputs["parameters"], tensors, strict=False))
-        return gradients({"parameters": parameters, "x": tensors[-2], "y": tensors[-1]})
+        return gradients(dict(zip(inputs, tensors, strict=True)))
 
-    graph = traced(function, *(x.clone() for x in flat))
+    graph = traced(function, *(x.clone() for x in inputs.values()))
     before = count(graph)
     simplify(graph)
     assert count(graph) < 0.8 * before
-    th.testing.assert_close(graph(*(x.clone() for x in flat)), function(*(x.clone() for x in flat)))
+    th.testing.assert_close(
+        graph(*(x.clone() for x in inputs.values())), function(*(x.clone() for x in inputs.values()))
+    )
+
+
+# Where parameters lie
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_parts_are_views_of_the_rows_that_named_tensors_are_made_of(apart):
+    (model,) = make("qrc", [0])._models
+    layout = Layout(model.policy, apart)
+    named = {n: p for n, p in model.policy.named_parameters() if n.startswith("q_net.")}
+    assert [n for n in layout.names if ".h_net." in n] == layout.names[-2:], "the secondary head comes last"
+    assert set(layout.names) == set(named)
+    rows = th.arange(2.0 * layout.n_parameters).reshape(2, -1)
+    parts = layout.cut(rows)
+    assert len(parts) == (len(named) if apart else 2)
+    assert [part.secondary for part in layout.parts] == [".h_net." in part.names[0] for part in layout.parts]
+    found = layout.named(parts)
+    assert list(found) == layout.names
+    start = 0
+    for name, x in found.items():
+        # One after the other, in C order.
+        expected = start + th.arange(named[name].numel(), dtype=th.float32)
+        assert x.shape == (2, *named[name].shape)
+        th.testing.assert_close(x[0].flatten(), expected)
+        start += named[name].numel()
+    assert list(layout.split(rows, target=True)) == [n.replace("q_net.", "q_net_target.", 1) for n in layout.names]
+    th.testing.assert_close(th.cat(layout.join(found), dim=1), rows)
+    parts[0].zero_()
+    assert (rows[:, layout.parts[0].columns] == 0).all()
+    assert (rows[:, layout.parts[1].columns] > 0).all()
 
 
 # Uniform numbers
@@ -229,6 +326,7 @@ ENCODED = {
     "discrete": spaces.Discrete(5),
     "multi_discrete": spaces.MultiDiscrete([2, 4, 3]),
     "box": spaces.Box(-1.0, 1.0, (2,), np.float32),
+    "truth_values": spaces.Box(0, 1, (3, 3, 2), bool),
     "dict": spaces.Dict({"a": spaces.Discrete(3), "b": spaces.MultiDiscrete([2, 2]), "c": spaces.MultiBinary(2)}),
 }
 
@@ -247,6 +345,7 @@ def test_observations_are_encoded_as_sb3_does(space):
         for name in names:
             found = encoding({name: raw, "rewards": raw})
             th.testing.assert_close(found[name].float(), expected, rtol=0, atol=0)
+            assert found[name].dtype != th.bool, "which compiled code reads slowly"
             assert found["rewards"] is raw
             batch = encoding({name: raw.unflatten(0, (2, 3))})[name]
             th.testing.assert_close(batch.float(), expected.unflatten(0, (2, 3)), rtol=0, atol=0)
