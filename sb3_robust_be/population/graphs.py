@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -206,6 +208,8 @@ def _write_out_short(graph: fx.Graph, node: fx.Node) -> None:
     The gradient that comes back from a network's last layer is such a product, over the actions.
     """
     left, right = node.args
+    assert isinstance(left, fx.Node)
+    assert isinstance(right, fx.Node)
     # The columns of a transposed matrix do not lie next to each other, and would be read one by one.
     if "tensor_meta" not in left.meta or right.target is aten.transpose.int or _shape(left)[2] > _SHORT:
         return
@@ -254,14 +258,19 @@ def _put_channels_last(graph: fx.Graph, node: fx.Node) -> None:
         with graph.inserting_after(output):
             result = graph.call_function(aten.clone.default, (output,), {"memory_format": th.contiguous_format})
         result.meta = output.meta
-        output.replace_all_uses_with(result, delete_user_cb=lambda user, result=result: user is not result)
+        output.replace_all_uses_with(result, delete_user_cb=functools.partial(operator.is_not, result))
 
 
 def _channels_last(graph: fx.Graph, images: fx.Node) -> fx.Node:
     """The same images in another order in memory."""
     source = images.args[0]
-    joins = images.target in (aten.view.default, aten._unsafe_view.default) and isinstance(source, fx.Node)
-    if not joins or len(_shape(source)) != 5 or _shape(source)[0] != _shape(images)[0]:
+    joins = images.target in (aten.view.default, aten._unsafe_view.default)
+    if (
+        not joins
+        or not isinstance(source, fx.Node)
+        or len(_shape(source)) != 5
+        or _shape(source)[0] != _shape(images)[0]
+    ):
         return graph.call_function(aten.clone.default, (images,), {"memory_format": th.channels_last})
     # Of (batch, members, channels, height, width). Were the members' channels joined before, the compiler would divide
     # to find them again, number by number; it writes what `as_strided` looks at as it is.
