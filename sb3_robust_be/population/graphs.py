@@ -156,11 +156,12 @@ def _warn(what: str, error: Exception, remedy: str) -> None:
 
 
 def simplify(graph: fx.GraphModule, channels_last: bool = True, compiled: bool = False) -> None:
-    """Take out operations without effect, add biases within the matrix products, and make no product with few columns.
+    """Take out operations without effect and add biases within the matrix products.
 
     :param graph: From ``make_fx``, whose nodes know their shapes; changed in place.
     :param channels_last: Whether convolutions are given the channels last in memory, as a CPU's are fastest.
-    :param compiled: Whether a compiler follows, which makes one loop of neighbouring operations number by number.
+    :param compiled: Whether a compiler follows, which makes one loop of neighbouring operations number by number. Then
+        there is no product with few columns either.
     """
     for node in list(graph.graph.nodes):
         if node.op == "call_function" and (source := _same_as(node)) is not None:
@@ -168,9 +169,10 @@ def simplify(graph: fx.GraphModule, channels_last: bool = True, compiled: bool =
             graph.graph.erase_node(node)
     changes: list[tuple[Callable[[fx.Graph, fx.Node], None], tuple[Any, ...]]] = [
         (_fuse_bias, (aten.add.Tensor,)),
-        (_transpose_narrow, (aten.bmm.default, aten.baddbmm.default)),
     ]
     if compiled:
+        # Not otherwise: turned around, the last digits of a member's products depend on how many members there are.
+        changes.append((_transpose_narrow, (aten.bmm.default, aten.baddbmm.default)))
         changes.append((_write_out_short, (aten.bmm.default,)))
     if channels_last:
         changes.append((_put_channels_last, (aten.convolution.default, aten.convolution_backward.default)))
