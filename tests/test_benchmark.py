@@ -133,7 +133,7 @@ def test_a_row_per_population_and_ratios_within_a_round(monkeypatch):
     (row,) = population.measure("qrc_huber", "CartPole-v1", (CELL,), repeats=3, seconds=0.001)
     assert (row["ratio_to_dqn"], row["ratio_min"], row["ratio_max"]) == (10.0, 10.0, 15.0)
     assert (row["agent_steps_per_s"], row["dqn_steps_per_s"]) == (750, 50.0)
-    assert (row["members"], row["net_arch"], row["compiled"]) == (3, (4,), False)
+    assert (row["members"], row["net_arch"], row["network"], row["compiled"]) == (3, (4,), "4", False)
 
 
 def test_both_sides_share_every_setting():
@@ -162,6 +162,7 @@ def test_populations_of_images_have_the_network_of_single_agents():
     own = population.settings("MinAtar/Breakout-v1", (64, 64))
     members = population.Population("qrc_huber", seeds=range(2), verbose=0, **own)
     single = benchmark.make_model("qrc_huber", TINY._replace(env="MinAtar/Breakout-v1"))
+    assert population._name("MinAtar/Breakout-v1", (64, 64)) == "MinAtarCNN"
     assert [p.shape for p in members[0].q_net.parameters()] == [p.shape for p in single.q_net.parameters()]
 
 
@@ -200,7 +201,7 @@ def test_the_speed_of_products(monkeypatch):
 @pytest.mark.parametrize("ending", ["svg", "png"])
 def test_the_curve_over_members(ending, tmp_path):
     rows = [
-        {"members": n, "net_arch": (4, 4), "compiled": c, "agent_steps_per_s": 100 * n, "env": "CartPole-v1"}
+        {"members": n, "network": "4-4", "compiled": c, "agent_steps_per_s": 100 * n, "env": "CartPole-v1"}
         for n, c in ((1, False), (10, False), (10, True), (100, True))
     ]
     path = tmp_path / "new" / f"curve.{ending}"

@@ -20,8 +20,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     members = sorted({row["members"] for row in rows})
     curves: dict[str, dict[int, float]] = {}
     for row in rows:
-        network = "-".join(map(str, row["net_arch"]))
-        name = f"{network}, {'compiled' if row['compiled'] else 'eager'}"
+        name = f"{row['network']}, {'compiled' if row['compiled'] else 'eager'}"
         curves.setdefault(name, {})[row["members"]] = row["agent_steps_per_s"]
     found = {name: [own.get(n, float("nan")) for n in members] for name, own in curves.items()}
     plot = lines(

@@ -100,6 +100,7 @@ def measure(algorithm: str, env: str, cells: tuple[Cell, ...], repeats: int, sec
         rows.append(
             {
                 **cell._asdict(),
+                "network": _name(env, cell.net_arch),
                 "agent_steps_per_s": round(statistics.median(own)),
                 "ratio_to_dqn": round(statistics.median(ratios), 2),
                 "ratio_min": round(min(ratios), 2),
@@ -111,6 +112,12 @@ def measure(algorithm: str, env: str, cells: tuple[Cell, ...], repeats: int, sec
             }
         )
     return rows
+
+
+def _name(env: str, net_arch: tuple[int, ...]) -> str:
+    """The network in words: images have MinAtar's, whatever hidden units are asked for."""
+    policy, _ = network(gym.make(env), net_arch)
+    return "MinAtarCNN" if policy == "CnnPolicy" else "-".join(map(str, net_arch)) or "linear"
 
 
 def _agent_steps_per_s(contender: Population | OffPolicyAlgorithm, steps: int) -> float:
@@ -128,19 +135,19 @@ def _steps_per_round(contender: Population | OffPolicyAlgorithm, seconds: float)
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    print(f"{'members':>8}{'network':>10}{'':>10}{'agent-steps/s':>15}{'DQN':>6}{'× DQN':>8}{'min':>8}{'max':>8}")
+    print(f"{'members':>8}{'network':>12}{'':>10}{'agent-steps/s':>15}{'DQN':>6}{'× DQN':>8}{'min':>8}{'max':>8}")
     for row in rows:
-        network, mode = "-".join(map(str, row["net_arch"])), "compiled" if row["compiled"] else "eager"
+        mode = "compiled" if row["compiled"] else "eager"
         print(
-            f"{row['members']:>8}{network:>10}{mode:>10}{row['agent_steps_per_s']:>15}{row['dqn_steps_per_s']:>6.0f}{row['ratio_to_dqn']:>8.1f}"
+            f"{row['members']:>8}{row['network']:>12}{mode:>10}{row['agent_steps_per_s']:>15}{row['dqn_steps_per_s']:>6.0f}{row['ratio_to_dqn']:>8.1f}"
             f"{row['ratio_min']:>8.1f}{row['ratio_max']:>8.1f}"
         )
-    for row in {tuple(row["net_arch"]): row for row in rows}.values():
+    for row in {row["network"]: row for row in rows}.values():
         speeds = " and ".join(
             f"{row[f'limit_{kind}']} agent-steps/s in {kind} ({row[f'gflop_per_s_{kind}']} GFLOP/s)" for kind in DTYPES
         )
         print(
-            f"Network {'-'.join(map(str, row['net_arch']))}: an update takes {row['mflop_per_update']} million "
+            f"Network {row['network']}: an update takes {row['mflop_per_update']} million "
             f"additions and multiplications. Products of its largest layer alone would be {speeds} on this core."
         )
 
