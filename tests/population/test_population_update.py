@@ -112,6 +112,17 @@ def test_compiled_with_what_the_paper_leaves_open():
         th.testing.assert_close(compiled._trainer.learners[0].state()[name], x, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
+def test_compiled_with_convolutions():
+    images = {"policy_kwargs": {"features_extractor_kwargs": {"features_dim": 16}}, "policy": "CnnPolicy"}
+    eager, compiled = (make("qrc_huber", [0, 1], "MinAtar/Breakout-v1", compile=bool(c), **images) for c in (0, 1))
+    start = eager._trainer.learners[0].rows.clone()
+    states = [population.learn(40)._trainer.learners[0].state() for population in (eager, compiled)]
+    for name, x in states[0].items():
+        th.testing.assert_close(states[1][name], x, rtol=1e-5, atol=1e-5)
+    assert (states[0]["rows"] - start).abs().max() > 1e-3
+
+
 def check_update(population: Any) -> None:
     """One update of each member against one of its single agent's."""
     population.learn(32)
