@@ -266,19 +266,22 @@ class TwoHeadDQN(MaskedDQN):
         masks = None
         if action_masks is not None:
             masks = checked_masks(action_masks, int(self.action_space.n))  # type: ignore[attr-defined]
-        if self.policy.takes_plainly(observation):
-            explore = self._toss(len(observation))
-            if explore.all():
-                return self._random_actions(len(observation), masks), state
-            actions, state = self._actions_by_value(observation, state, episode_start, deterministic, masks)
-        else:
-            actions, state = self._actions_by_value(observation, state, episode_start, deterministic, masks)
+        shape = self._shape_before_values(observation)
+        explore = None if shape is None else self._toss(*shape)
+        if explore is not None and 0 < explore.size == np.count_nonzero(explore):
+            return self._random_actions(explore.size, masks).reshape(explore.shape), state
+        actions, state = self._actions_by_value(observation, state, episode_start, deterministic, masks)
+        if explore is None:
             explore = self._toss(*actions.shape)
-        if explore.any():
+        if exploring := int(np.count_nonzero(explore)):
             actions = np.array(actions)
             legal = None if masks is None else masks[np.atleast_1d(explore)]
-            actions[explore] = self._random_actions(int(explore.sum()), legal)
+            actions[explore] = self._random_actions(exploring, legal)
         return actions, state
+
+    def _shape_before_values(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[int, ...] | None:
+        """The shape of the actions, where the network need not be asked if every environment explores."""
+        return self.policy.batch_shape(observation)
 
     def _toss(self, *shape: int) -> np.ndarray:
         # The global generator is the one that SB3 seeds.
