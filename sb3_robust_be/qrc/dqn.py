@@ -53,6 +53,7 @@ from sb3_robust_be.qrc.regularization import (
     add_relative_decay,
     feature_norm_rate,
 )
+from sb3_robust_be.qrc.sampling import sample_batch
 from sb3_robust_be.qrc.saving import saving_to
 from sb3_robust_be.qrc.validation import (
     DQN_ARGUMENTS,
@@ -444,7 +445,7 @@ class TwoHeadDQN(MaskedDQN):
 
         terms, grad_norm = [], None
         for _ in range(gradient_steps):
-            data = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)  # type: ignore[union-attr]
+            data = sample_batch(self.replay_buffer, batch_size, self._vec_normalize_env)  # type: ignore[arg-type]
             if self._known_buffer is not self.replay_buffer:
                 self._known_buffer = self.replay_buffer
                 warn_of_priorities(self.replay_buffer, data)  # type: ignore[arg-type]
