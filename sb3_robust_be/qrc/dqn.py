@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch as th
+from gymnasium import spaces
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
@@ -270,6 +271,9 @@ class TwoHeadDQN(MaskedDQN):
         shape = self._shape_before_values(observation)
         explore = None if shape is None else self._toss(*shape)
         if explore is not None and 0 < explore.size == np.count_nonzero(explore):
+            if not isinstance(self.observation_space, spaces.Box):
+                # For its error, where an integer is not of the space.
+                self.policy.is_vectorized_observation(observation)
             return self._random_actions(explore.size, masks).reshape(explore.shape), state
         actions, state = self._actions_by_value(observation, state, episode_start, deterministic, masks)
         if explore is None:

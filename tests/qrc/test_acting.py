@@ -285,6 +285,21 @@ def test_single_observations_explore_without_the_network():
     assert sizes == []
 
 
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+@pytest.mark.parametrize("form", ["number", "counts", "dict"])
+def test_integers_that_the_space_does_not_have_are_an_error_where_epsilon_explores_too(form, rate):
+    policy, space = FORMS[form]
+    model = make(QRC, SpaceEnv(space), policy, buffer_size=20)
+    observation = {
+        "number": np.array([2, 6]),
+        "counts": np.array([[2, 3], [2, 4]]),
+        "dict": {"vector": np.zeros((2, 3), np.float32), "code": np.array([0, 4])},
+    }[form]
+    model.exploration_rate = rate
+    with pytest.raises(ValueError, match=r"observation has the number [46], which .*does not have"):
+        model.predict(observation)
+
+
 def test_softmax_actions_are_drawn_in_any_case():
     """As in 0.1: what torch's generator gives next does not depend on ε's coin for Dict observations."""
     model = make(SBEED, SpaceEnv(vector_and_code()), "MultiInputPolicy", buffer_size=20, behaviour="softmax")
