@@ -269,8 +269,9 @@ class QRCPolicy(DQNPolicy):
         # Only where no tensor leaves: what inference mode makes cannot be used in a graph.
         with th.inference_mode():
             if getattr(self._predict, "__func__", None) is DQNPolicy._predict and is_mlp(network):
-                # The first of equal values, as torch's, whose own costs twice as much.
-                actions = mlp_values(network, inputs).cpu().numpy().argmax(axis=1)
+                # The first of equal values, as torch's, whose own costs twice as much. numpy has no bfloat16, which
+                # values have within torch.autocast.
+                actions = mlp_values(network, inputs).float().cpu().numpy().argmax(axis=1)
                 if start := int(self.action_space.start):  # type: ignore[attr-defined]
                     actions += start
             else:

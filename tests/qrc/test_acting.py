@@ -147,6 +147,15 @@ def test_another_precision_is_the_same_error():
     assert model.predict(batch(VECTOR, 1), deterministic=True)[0].shape == (1,)
 
 
+def test_within_autocast():
+    model, observations = model_of("normalised"), batch(VECTOR, 40)
+    with th.autocast("cpu", dtype=th.bfloat16):
+        expected = q_values(model, observations)
+        assert expected.dtype == th.bfloat16
+        assert th.equal(model.policy.action_values(observations)[0], expected)
+        np.testing.assert_array_equal(model.predict(observations, deterministic=True)[0], expected.argmax(dim=1))
+
+
 PARTS = {
     "network": lambda network: network,
     "layers": lambda network: network.q_net,
