@@ -16,6 +16,7 @@ from torch import nn
 
 from sb3_robust_be import QRC, SBEED
 from sb3_robust_be.qrc import QRCPolicy
+from sb3_robust_be.qrc.maskable import action_values
 from sb3_robust_be.qrc.mlp import is_mlp, mlp_values
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
@@ -63,7 +64,7 @@ def test_values_are_the_networks_bit_for_bit(name, n):
         found = mlp_values(model.q_net, th.from_numpy(observations))
     assert found.dtype == expected.dtype
     assert th.equal(found, expected)
-    assert th.equal(model.policy.action_values(observations)[0], expected)
+    assert th.equal(action_values(model.policy, observations)[0], expected)
     actions, state = model.predict(observations, deterministic=True)
     assert state is None
     assert actions.dtype == np.int64
@@ -132,7 +133,7 @@ def test_changed_parameters_are_followed(change):
     change(model, other)
     expected = q_values(model, observations)
     assert not th.equal(expected, before)
-    assert th.equal(model.policy.action_values(observations)[0], expected)
+    assert th.equal(action_values(model.policy, observations)[0], expected)
     np.testing.assert_array_equal(model.predict(observations, deterministic=True)[0], expected.argmax(dim=1))
 
 
@@ -152,7 +153,7 @@ def test_within_autocast():
     with th.autocast("cpu", dtype=th.bfloat16):
         expected = q_values(model, observations)
         assert expected.dtype == th.bfloat16
-        assert th.equal(model.policy.action_values(observations)[0], expected)
+        assert th.equal(action_values(model.policy, observations)[0], expected)
         np.testing.assert_array_equal(model.predict(observations, deterministic=True)[0], expected.argmax(dim=1))
 
 
@@ -186,7 +187,7 @@ def test_what_a_user_puts_on_a_module_acts(part, way):
     try:
         expected = q_values(model, observations)
         assert not th.equal(expected, before)
-        assert th.equal(model.policy.action_values(observations)[0], expected)
+        assert th.equal(action_values(model.policy, observations)[0], expected)
         np.testing.assert_array_equal(model.predict(observations, deterministic=True)[0], expected.argmax(dim=1))
     finally:
         if handle is not None:
@@ -200,7 +201,7 @@ def test_weight_norm_acts():
         nn.utils.weight_norm(model.q_net.q_net[0])
     with th.no_grad():
         model.q_net.q_net[0].weight_g.mul_(2)
-    assert th.equal(model.policy.action_values(observations)[0], q_values(model, observations))
+    assert th.equal(action_values(model.policy, observations)[0], q_values(model, observations))
 
 
 class Doubled(FlattenExtractor):
@@ -217,7 +218,7 @@ def test_other_networks_are_asked_themselves():
     observations = batch(VECTOR, 20)
     model = make(QRC, SpaceEnv(VECTOR, 5), buffer_size=2, policy_kwargs={"features_extractor_class": Doubled})
     assert not is_mlp(model.q_net)
-    assert th.equal(model.policy.action_values(observations)[0], q_values(model, observations))
+    assert th.equal(action_values(model.policy, observations)[0], q_values(model, observations))
     model = make(QRC, SpaceEnv(VECTOR, 5), LastAction, buffer_size=2)
     assert (model.predict(observations, deterministic=True)[0] == 4).all()
     for space, policy in (
