@@ -39,6 +39,7 @@ def owners() -> dict[str, Any]:
         "an environment of gymnasium": gym.make("CartPole-v1"),
         "a space of gymnasium": gym.spaces.MultiDiscrete([2]),
         "a space of gymnasium with a start": gym.spaces.Discrete(2, start=1),
+        "a module of torch": th.nn.Linear(1, 1),
         "torch": th,
         "torch.utils": torch.utils,
         "a tensor of torch": th.zeros(1),
@@ -61,6 +62,7 @@ PRIVATE = {
     "SB3's QNetwork": {"_get_constructor_parameters", "_modules", "_predict", "_update_features_extractor"},
     "SB3's ReplayBuffer": {"_get_samples"},
     "SB3's BaseCallback": {"_on_step"},
+    "a module of torch": {"_forward_hooks", "_forward_pre_hooks", "_parameters"},
     "torch": {"_inductor"},
     "torch.utils": {"_pytree"},
     "a tensor of torch": {"_version"},
@@ -69,9 +71,10 @@ PRIVATE = {
 }
 CALLED = (
     (torch._inductor, "compile"),
+    (torch.nn.modules.module, "_has_any_global_hook"),
     *((torch.utils._pytree, name) for name in ("TreeSpec", "tree_flatten", "tree_map", "tree_unflatten")),
 )
-LISTED = set().union(*PRIVATE.values())
+LISTED = set().union(*PRIVATE.values(), {name for _, name in CALLED if name.startswith("_")})
 
 
 @pytest.mark.parametrize(

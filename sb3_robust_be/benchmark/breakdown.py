@@ -12,6 +12,8 @@ from unittest import mock
 import torch as th
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
+from sb3_robust_be.qrc import dqn
+
 PARTS = ("env", "action", "storing", "sampling", "forward", "backward", "optimiser", "logging", "other")
 
 
@@ -43,7 +45,9 @@ def _watched(model: OffPolicyAlgorithm, watch: _Stopwatch) -> Iterator[None]:
         (model.env, "step", "env"),
         (model, "_sample_action", "action"),
         (model, "_store_transition", "storing"),
-        (model.replay_buffer, "sample", "sampling"),
+        (dqn, "sample_batch", "sampling")
+        if isinstance(model, dqn.TwoHeadDQN)
+        else (model.replay_buffer, "sample", "sampling"),
         # What `train` does itself, after the parts below are taken off: the forward pass and the loss.
         (model, "train", "forward"),
         (th.Tensor, "backward", "backward"),

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch as th
+from gymnasium import spaces
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
@@ -53,6 +54,7 @@ from sb3_robust_be.qrc.regularization import (
     add_relative_decay,
     feature_norm_rate,
 )
+from sb3_robust_be.qrc.sampling import sample_batch
 from sb3_robust_be.qrc.saving import saving_to
 from sb3_robust_be.qrc.validation import (
     DQN_ARGUMENTS,
@@ -266,19 +268,25 @@ class TwoHeadDQN(MaskedDQN):
         masks = None
         if action_masks is not None:
             masks = checked_masks(action_masks, int(self.action_space.n))  # type: ignore[attr-defined]
-        if self.policy.takes_plainly(observation):
-            explore = self._toss(len(observation))
-            if explore.all():
-                return self._random_actions(len(observation), masks), state
-            actions, state = self._actions_by_value(observation, state, episode_start, deterministic, masks)
-        else:
-            actions, state = self._actions_by_value(observation, state, episode_start, deterministic, masks)
+        shape = self._shape_before_values(observation)
+        explore = None if shape is None else self._toss(*shape)
+        if explore is not None and 0 < explore.size == np.count_nonzero(explore):
+            if not isinstance(self.observation_space, spaces.Box):
+                # For its error, where an integer is not of the space.
+                self.policy.is_vectorized_observation(observation)
+            return self._random_actions(explore.size, masks).reshape(explore.shape), state
+        actions, state = self._actions_by_value(observation, state, episode_start, deterministic, masks)
+        if explore is None:
             explore = self._toss(*actions.shape)
-        if explore.any():
+        if exploring := int(np.count_nonzero(explore)):
             actions = np.array(actions)
             legal = None if masks is None else masks[np.atleast_1d(explore)]
-            actions[explore] = self._random_actions(int(explore.sum()), legal)
+            actions[explore] = self._random_actions(exploring, legal)
         return actions, state
+
+    def _shape_before_values(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[int, ...] | None:
+        """The shape of the actions, where the network need not be asked if every environment explores."""
+        return self.policy.batch_shape(observation)
 
     def _toss(self, *shape: int) -> np.ndarray:
         # The global generator is the one that SB3 seeds.
@@ -441,7 +449,7 @@ class TwoHeadDQN(MaskedDQN):
 
         terms, grad_norm = [], None
         for _ in range(gradient_steps):
-            data = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)  # type: ignore[union-attr]
+            data = sample_batch(self.replay_buffer, batch_size, self._vec_normalize_env)  # type: ignore[arg-type]
             if self._known_buffer is not self.replay_buffer:
                 self._known_buffer = self.replay_buffer
                 warn_of_priorities(self.replay_buffer, data)  # type: ignore[arg-type]

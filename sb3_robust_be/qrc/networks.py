@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal, cast
 
 import torch as th
+from gymnasium import spaces
+from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import (
     BaseFeaturesExtractor,
     CombinedExtractor,
@@ -47,8 +49,14 @@ class QRCNetwork(QNetwork):
     :param kwargs: As ``QNetwork``.
     """
 
+    takes_numbers: bool = False
+    """Whether observations reach the features extractor as they are, but for their dtype"""
+
     def __init__(self, *args: Any, head_init: HeadInit = "zero_h", layer_norm: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.takes_numbers = isinstance(self.observation_space, spaces.Box) and not is_image_space(
+            self.observation_space
+        )
         self.layer_norm = layer_norm
         if layer_norm:
             insert_layer_norm(self.q_net)

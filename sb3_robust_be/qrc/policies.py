@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pathlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeGuard, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch as th
@@ -22,6 +22,7 @@ from torch import nn
 from sb3_robust_be.qrc.extractors import MinAtarCNN, extractor_for
 from sb3_robust_be.qrc.layer_norm import insert_into_extractor
 from sb3_robust_be.qrc.maskable import greedy_actions
+from sb3_robust_be.qrc.mlp import is_mlp, mlp_values
 from sb3_robust_be.qrc.networks import HEAD_INITS, HeadInit, QRCNetwork, concatenate
 from sb3_robust_be.qrc.observations import as_array, as_torch_takes
 from sb3_robust_be.qrc.validation import check_choice, check_flag
@@ -56,6 +57,16 @@ class StateValues(NamedTuple):
     """``q(s',·)`` of the network that bootstraps, shape (batch, actions)"""
     features: th.Tensor
     """``φ(s)``, what h sees: detached, shape (batch, width)"""
+
+
+def _batch_shape(observation: Any, space: spaces.Space) -> tuple[int, ...] | None:
+    """``(n,)`` for an array that is a batch of a space, ``()`` for an element; ``None`` for anything else."""
+    if not isinstance(observation, np.ndarray):
+        return None
+    shape, inner = observation.shape, space.shape
+    if shape[1:] == inner and shape:
+        return shape[:1]
+    return () if shape == inner else None
 
 
 class QRCPolicy(DQNPolicy):
@@ -214,19 +225,20 @@ class QRCPolicy(DQNPolicy):
         seen = features.detach()[:batch_size]
         return StateValues(q, network.h_net(seen), next_q, seen)
 
-    def takes_plainly(self, observation: np.ndarray | dict[str, np.ndarray]) -> TypeGuard[np.ndarray]:
-        """Whether an observation needs no conversion.
+    def batch_shape(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[int, ...] | None:
+        """Tell the shape of the actions for an observation, as far as that needs no conversion.
 
         :param observation: the input observation
-        :return: Whether it is a batch that the network takes as it is, as observations in training mostly are.
+        :return: ``(n,)`` for a batch, ``()`` for a single observation; ``None`` if it is no array (or dictionary of
+            arrays) of the space's shape, as those in training always are.
         """
         space = self.observation_space
-        return (
-            isinstance(observation, np.ndarray)
-            and isinstance(space, spaces.Box)
-            and observation.shape[1:] == space.shape
-            and observation.ndim == len(space.shape) + 1
-        )
+        if not isinstance(space, spaces.Dict):
+            return _batch_shape(observation, space)
+        if not isinstance(observation, dict) or observation.keys() != space.keys():
+            return None
+        shapes = {_batch_shape(part, space[key]) for key, part in observation.items()}
+        return shapes.pop() if len(shapes) == 1 else None
 
     def predict(
         self,
@@ -237,7 +249,7 @@ class QRCPolicy(DQNPolicy):
         action_masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """
-        Greedy actions, as ``BasePolicy.predict``, which costs as much again as the network for a plain batch.
+        Greedy actions, as ``BasePolicy.predict``, which costs several times as much as a small network.
 
         :param observation: the input observation
         :param state: The last hidden states (can be None, used in recurrent policies)
@@ -248,13 +260,36 @@ class QRCPolicy(DQNPolicy):
         """
         if action_masks is not None:
             return greedy_actions(self, observation, action_masks), state
-        if not self.takes_plainly(observation):
+        given = self._plain_input(observation)
+        if given is None:
             return super().predict(observation, state, episode_start, deterministic)
         self.set_training_mode(False)
-        inputs = th.as_tensor(as_torch_takes(observation), device=self.q_net.h_net.weight.device)
-        # Only here, where no tensor leaves: what inference mode makes cannot be used in a graph.
+        inputs, vectorized = given
+        network = self.q_net
+        # Only where no tensor leaves: what inference mode makes cannot be used in a graph.
         with th.inference_mode():
-            return self._predict(inputs, deterministic=deterministic).cpu().numpy(), state
+            if getattr(self._predict, "__func__", None) is DQNPolicy._predict and is_mlp(network):
+                # The first of equal values, as torch's, whose own costs twice as much. numpy has no bfloat16, which
+                # values have within torch.autocast.
+                actions = mlp_values(network, inputs).float().cpu().numpy().argmax(axis=1)
+                if start := int(self.action_space.start):  # type: ignore[attr-defined]
+                    actions += start
+            else:
+                actions = self._predict(inputs, deterministic=deterministic).cpu().numpy()
+        return (actions if vectorized else actions.squeeze(0)), state
+
+    def _plain_input(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[th.Tensor, bool] | None:
+        """As :meth:`obs_to_tensor` for numbers in an array of their space's shape, but in the array's own memory.
+
+        :return: ``None`` for anything else.
+        """
+        space = self.observation_space
+        shape = _batch_shape(observation, space) if isinstance(space, spaces.Box) else None
+        if shape is None:
+            return None
+        array = as_torch_takes(observation if shape else observation[None])  # type: ignore[arg-type, index]
+        inputs, device = th.from_numpy(array), self.q_net.h_net.weight.device
+        return (inputs if device.type == "cpu" else inputs.to(device)), bool(shape)
 
     def obs_to_tensor(self, observation: np.ndarray | dict[str, np.ndarray]) -> tuple[PyTorchObs, bool]:
         """
@@ -292,7 +327,8 @@ class QRCPolicy(DQNPolicy):
         """
         if self._mode_matters:
             self.q_net.set_training_mode(mode)
-        self.training = mode
+        if self.training is not mode:  # torch's modules make an assignment costly
+            self.training = mode
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As torch's; a target network that only one side has is copied from ``q_net``, or left out.
