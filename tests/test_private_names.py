@@ -69,7 +69,7 @@ PRIVATE = {
 }
 CALLED = (
     (torch._inductor, "compile"),
-    *((torch.utils._pytree, name) for name in ("TreeSpec", "tree_flatten", "tree_map", "tree_unflatten")),
+    *((torch.utils._pytree, name) for name in ("tree_flatten", "tree_map", "tree_unflatten")),
 )
 LISTED = set().union(*PRIVATE.values())
 

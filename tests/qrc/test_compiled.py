@@ -16,7 +16,7 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from two_heads import make_batch, make_model
 
 from sb3_robust_be import QRCHuber
-from sb3_robust_be.qrc.compiled import CompiledGradients
+from sb3_robust_be.qrc.compiled import CompiledUpdate
 from sb3_robust_be.registry import classes
 
 ALGORITHMS = classes()
@@ -28,7 +28,7 @@ EVERY_ALGORITHM = pytest.mark.parametrize("cls", ALGORITHMS.values(), ids=ALGORI
 @pytest.fixture
 def quick_backend(monkeypatch):
     """Traced and differentiated as for the real compiler, then run without code generation."""
-    monkeypatch.setattr(CompiledGradients, "backend", staticmethod(lambda graph, inputs: graph))
+    monkeypatch.setattr(CompiledUpdate, "backend", staticmethod(lambda graph, inputs: graph))
 
 
 class Silent:
@@ -43,9 +43,7 @@ def updated(model, updates=50, batch_size=16, reward_scale=3.0):
         model._current_progress_remaining = 1 - i / updates
         model.policy.set_training_mode(True)
         model._update_learning_rate(model.policy.optimizer)
-        model._compute_gradients(make_batch(batch_size, seed=i, reward_scale=reward_scale), model.update_settings())
-        model._clip_gradients(model.policy.optimizer.param_groups[0]["params"])
-        model.policy.optimizer.step()
+        model._update(make_batch(batch_size, seed=i, reward_scale=reward_scale), model.update_settings())
     return model
 
 
@@ -229,14 +227,14 @@ def test_a_failing_backend_warns_once_and_goes_on(monkeypatch):
     def no_compiler(graph, inputs):
         raise RuntimeError("no compiler was found")
 
-    monkeypatch.setattr(CompiledGradients, "backend", staticmethod(no_compiler))
+    monkeypatch.setattr(CompiledUpdate, "backend", staticmethod(no_compiler))
     eager, compiled = pair(QRCHuber)
     with pytest.warns(UserWarning, match=r"compile=True is ignored.*Install a C\+\+ compiler"):
-        updated(compiled, 1)
+        updated(compiled, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         updated(compiled, 3, batch_size=8)
-    updated(eager, 1)
+    updated(eager, 2)
     assert_same(updated(eager, 3, batch_size=8), compiled)
 
 
