@@ -66,13 +66,15 @@ class AdamSettings(NamedTuple):
 
 
 def is_plain_adam(optimizer: th.optim.Optimizer) -> bool:
-    """Whether an optimiser's step is that of Adam, with a weight decay of either kind or none.
+    """Whether an optimiser's step is that of Adam, with a weight decay of either kind or none, and nothing else.
 
     :param optimizer: Any.
-    :return: Whether it is torch's Adam or AdamW itself, without amsgrad and maximize.
+    :return: Whether it is torch's Adam or AdamW itself, without amsgrad, maximize and hooks.
     """
-    kinds = (th.optim.Adam, th.optim.AdamW)
-    return type(optimizer) in kinds and not any(g["amsgrad"] or g["maximize"] for g in optimizer.param_groups)
+    if type(optimizer) not in (th.optim.Adam, th.optim.AdamW):
+        return False
+    hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+    return not hooks and not any(group["amsgrad"] or group["maximize"] for group in optimizer.param_groups)
 
 
 def adam_direction(

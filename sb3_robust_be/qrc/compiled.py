@@ -22,6 +22,10 @@ def generate_code(graph: th.fx.GraphModule, inputs: Sequence[th.Tensor]) -> Call
     """
     Compile a traced graph for inputs of these shapes, which takes seconds and a C++ compiler.
 
+    torch keeps the code on disk, by graph and versions, in the folder that the environment variable
+    ``TORCHINDUCTOR_CACHE_DIR`` names (one in the folder for temporary files by default): another process that compiles
+    the same graph finds it there.
+
     :param graph: From ``make_fx``.
     :param inputs: Tensors, whose values do not matter.
     :return: The same function.
@@ -30,8 +34,14 @@ def generate_code(graph: th.fx.GraphModule, inputs: Sequence[th.Tensor]) -> Call
     # Only here, because it takes seconds to import.
     from torch import _inductor
 
+    # On a CPU what calls the kernels is compiled too: from Python it takes as long as the kernels of a small network.
+    patches = {"cpp_wrapper": all(x.is_cpu for x in inputs)}
     # Not `torch.compile`: its checks of every input at every call cost as much as the graph, and shapes are fixed here.
-    return cast(Callable[..., Any], _inductor.compile(graph, list(inputs)))
+    # Nor `_inductor.compile`, whose graphs torch does not keep on disk.
+    code = _inductor.standalone_compile(
+        graph, list(inputs), dynamic_shapes="from_example_inputs", options={"config_patches": patches}
+    )
+    return cast(Callable[..., Any], code)
 
 
 Compile = Callable[[th.fx.GraphModule, Sequence[th.Tensor]], Callable[..., Any]]
