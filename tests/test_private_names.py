@@ -44,6 +44,7 @@ def owners() -> dict[str, Any]:
         "torch.utils": torch.utils,
         "a tensor of torch": th.zeros(1),
         "torch's operations": th.ops.aten,
+        "torch's Adam": model.policy.optimizer,
         "what torch.compile returns": th.compile(th.nn.Linear(1, 1)),
     }
 
@@ -67,12 +68,13 @@ PRIVATE = {
     "torch.utils": {"_pytree"},
     "a tensor of torch": {"_version"},
     "torch's operations": {"_unsafe_view"},
+    "torch's Adam": {"_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"},
     "what torch.compile returns": {"_orig_mod"},
 }
 CALLED = (
-    (torch._inductor, "compile"),
+    (torch._inductor, "standalone_compile"),
     (torch.nn.modules.module, "_has_any_global_hook"),
-    *((torch.utils._pytree, name) for name in ("TreeSpec", "tree_flatten", "tree_map", "tree_unflatten")),
+    *((torch.utils._pytree, name) for name in ("tree_flatten", "tree_map", "tree_unflatten")),
 )
 LISTED = set().union(*PRIVATE.values(), {name for _, name in CALLED if name.startswith("_")})
 

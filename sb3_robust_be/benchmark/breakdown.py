@@ -67,8 +67,8 @@ def _watched(model: OffPolicyAlgorithm, watch: _Stopwatch) -> Iterator[None]:
 
 def time_per_part(model: OffPolicyAlgorithm, steps: int) -> dict[str, float]:
     """
-    The stopwatches cost some microseconds themselves, so this is a run of its own. A compiled update does forward and
-    backward pass at once, under ``forward``.
+    The stopwatches cost some microseconds themselves, so this is a run of its own. A compiled update does forward
+    pass, backward pass and Adam's step at once, under ``forward``.
 
     :param model: That has learned before; it goes on from where it is.
     :param steps: Environment steps.

@@ -9,16 +9,24 @@ import numpy as np
 import torch as th
 
 from sb3_robust_be.envs.lockstep import Observation, batches
-from sb3_robust_be.population.adam import AdamSettings, adam_direction
 from sb3_robust_be.population.baseline import Agent
 from sb3_robust_be.population.graphs import Function, trace
 from sb3_robust_be.population.member_functions import MemberFunctions, Tensors
 from sb3_robust_be.population.replay import nested
 from sb3_robust_be.population.stacked import Layout, check_stackable
+from sb3_robust_be.qrc.adam import AdamSettings, adam_direction, clipping_factor, is_plain_adam
 from sb3_robust_be.qrc.regularization import feature_norm_rate
 
-# As torch's clip_grad_norm_.
-_NORM_EPS = 1e-6
+
+def _adam_of(optimizer: th.optim.Optimizer) -> AdamSettings:
+    kind = type(optimizer)
+    group: dict[str, Any] = optimizer.param_groups[0]
+    if kind is not th.optim.Adam or not is_plain_adam(optimizer) or group["weight_decay"]:
+        raise ValueError(
+            f"policy_kwargs['optimizer_class'] is {kind.__name__} with {optimizer.defaults}, and a Population has "
+            "plain Adam (no amsgrad, maximize or weight_decay) only. Leave optimizer_class out, or train single agents."
+        )
+    return AdamSettings.of(group)
 
 
 class _Settings(NamedTuple):
@@ -59,7 +67,7 @@ class Learner:
         self._models, self._encode, self._compiled = models, encode, compiled
         first = models[0]
         check_stackable(first.policy)
-        self.adam = AdamSettings.of(first.policy.optimizer)
+        self.adam = _adam_of(first.policy.optimizer)
         self.layout = Layout(first.policy, apart=compiled)
         self._functions = MemberFunctions(first, self.layout)
         self.rows, constants = self.layout.stack([model.policy for model in models], device)
@@ -199,7 +207,7 @@ class Learner:
             own = [x for x, part in zip(gradients, self.layout.parts, strict=True) if part.secondary == secondary]
             norms = th.cat([th.linalg.vector_norm(x, dim=1, keepdim=True) for x in own], dim=1)
             norm = th.linalg.vector_norm(norms, dim=1, keepdim=True)
-            scales[secondary] = (bound / (norm + _NORM_EPS)).clip(max=1.0)
+            scales[secondary] = clipping_factor(norm, bound)
         return [x * scales[part.secondary] for x, part in zip(gradients, self.layout.parts, strict=True)]
 
     def refresh_targets(self, weights: np.ndarray) -> None:

@@ -1,22 +1,30 @@
-"""``compile=True``: the gradient of an update as one compiled graph, with torch's own optimiser."""
+"""``compile=True``: an update as one compiled graph, with Adam in it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch as th
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from sb3_robust_be.messages import first_line, warn
+from sb3_robust_be.qrc.adam import ADAM_STATE, AdamSettings, adam_step, clipping_factor, is_plain_adam, total_norm
 from sb3_robust_be.qrc.losses import LossModule, LossTerms, SupportsBatchLoss
+from sb3_robust_be.qrc.policies import H_GROUP, VALUE_GROUP
+from sb3_robust_be.qrc.regularization import RelativeDecay
 
 
 def generate_code(graph: th.fx.GraphModule, inputs: Sequence[th.Tensor]) -> Callable[..., Any]:
     """
     Compile a traced graph for inputs of these shapes, which takes seconds and a C++ compiler.
+
+    torch keeps the code on disk, by graph and versions, in the folder that the environment variable
+    ``TORCHINDUCTOR_CACHE_DIR`` names (one in the folder for temporary files by default): another process that compiles
+    the same graph finds it there.
 
     :param graph: From ``make_fx``.
     :param inputs: Tensors, whose values do not matter.
@@ -26,16 +34,54 @@ def generate_code(graph: th.fx.GraphModule, inputs: Sequence[th.Tensor]) -> Call
     # Only here, because it takes seconds to import.
     from torch import _inductor
 
+    # On a CPU what calls the kernels is compiled too: from Python it takes as long as the kernels of a small network.
+    patches = {"cpp_wrapper": all(x.is_cpu for x in inputs)}
     # Not `torch.compile`: its checks of every input at every call cost as much as the graph, and shapes are fixed here.
-    return cast(Callable[..., Any], _inductor.compile(graph, list(inputs)))
+    # Nor `_inductor.compile`, whose graphs torch does not keep on disk.
+    code = _inductor.standalone_compile(
+        graph, list(inputs), dynamic_shapes="from_example_inputs", options={"config_patches": patches}
+    )
+    return cast(Callable[..., Any], code)
 
 
 Compile = Callable[[th.fx.GraphModule, Sequence[th.Tensor]], Callable[..., Any]]
 
 
-class CompiledGradients:
+class _Group(NamedTuple):
+    """What the code of a step depends on of one of the optimiser's groups of parameters."""
+
+    positions: tuple[int, ...]
+    """Of the parameters that are moved, among those by which the loss is differentiated"""
+    adam: AdamSettings
+    decoupled: bool
+    """Whether weight decay is decoupled from the gradient"""
+
+
+class _Step(NamedTuple):
+    """What the optimiser's step adds to a graph: of this its code depends on all but the numbers' values."""
+
+    groups: list[_Group]
+    """The values' first, then that of h"""
+    clips: bool
+    numbers: list[float]
+    """Learning rate and weight decay of each group, and the largest norm of a gradient"""
+    relative_decay: RelativeDecay | None
+
+
+class _Graph(NamedTuple):
+    """A compiled function of tensors: it gives the fields of :class:`LossTerms` that are named, and then others."""
+
+    run: Callable[..., Any]
+    fields: list[str]
+
+
+class CompiledUpdate:
     """
-    Computes what ``TwoHeadDQN._compute_gradients`` does, from graphs that ``make_fx`` traced and torch compiled.
+    Computes an update of ``TwoHeadDQN`` by graphs that ``make_fx`` traced and torch compiled.
+
+    With torch's Adam or AdamW one graph is the whole update: loss, gradients, clipping, regularisation, and the
+    optimiser's step, in place on the parameters and on the state that the optimiser keeps of them, which its own first
+    step has made. With any other optimiser the graph gives the gradients, and the optimiser makes its own step.
 
     There is one graph per batch size, mode and non-numeric setting, made at first use. Numbers among the settings are
     inputs, so that schedules act. Where nothing can be compiled, one warning is given and the eager update serves; that
@@ -48,21 +94,33 @@ class CompiledGradients:
 
     def __init__(self, model: SupportsBatchLoss) -> None:
         self._model = model
-        # Each with the fields of LossTerms that the loss gives, found as it is traced.
-        self._graphs: dict[Any, tuple[Callable[..., Any], list[str]]] = {}
-        self._built_for: Any = None
         self.works = True
+        self._forget()
+
+    def _forget(self) -> None:
+        self._graphs: dict[Any, _Graph] = {}
+        self._built_for: Any = None
+        self._states_of: Any = None
+        # Of each parameter that the compiled step moves, group by group.
+        self._positions: list[tuple[int, ...]] = []
+        self._states: list[dict[str, th.Tensor]] = []
+        # Whether the next update has to be eager, so that the optimiser's own step makes its state.
+        self._state_is_due = False
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles of the model compile again: code has no copy.
-        return {"_model": self._model, "_graphs": {}, "_built_for": None, "works": self.works}
+        return {"_model": self._model, "works": self.works}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
 
     def _find_tensors(self) -> None:
         # At the first update, by when the policy has the device and the precision that it keeps, and again when the
         # policy is another one or what is trained of it has changed.
         if self._built_for is not None and self._built_for == self._trained():
             return
-        self._graphs.clear()
+        self._forget()
         self._loss = LossModule(self._model)
         self._every_parameter = list(self._loss.parameters())
         self._built_for = self._trained()
@@ -72,66 +130,158 @@ class CompiledGradients:
         # Inputs, because a function that is differentiated may not change what it captures: batch-norm statistics.
         self._buffers = dict(self._loss.named_buffers())
         # Where each gradient goes: a target's, to the online parameter it is a copy of.
-        self._destinations = [named[name.replace("q_net_target.", "q_net.", 1)] for name in named]
+        self._destinations = [self._names.index(name.replace("q_net_target.", "q_net.", 1)) for name in self._names]
 
     def _trained(self) -> tuple[Any, ...]:
-        return (id(self._model.policy), *(p.requires_grad for p in self._every_parameter))
+        return (id(self._model.policy), *[p.requires_grad for p in self._every_parameter])
 
-    def __call__(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms | None:
+    def _find_states(self, optimizer: th.optim.Optimizer) -> None:
+        # At the first update, and again when the optimiser is another one or has replaced its state, as loading does.
+        states_of = [optimizer, len(optimizer.param_groups), *map(id, optimizer.state.values())]
+        self._state_is_due = False
+        if states_of == self._states_of:
+            # What has no state after the optimiser's own step has no gradient either.
+            return
+        self._states_of, self._positions, self._states = states_of, [], []
+        positions = {id(p): i for i, p in enumerate(self._parameters)}
+        for group in optimizer.param_groups:
+            trained = [p for p in group["params"] if id(p) in positions]
+            moved = [p for p in trained if optimizer.state.get(p)]
+            self._state_is_due |= len(moved) < len(trained)
+            self._positions.append(tuple(positions[id(p)] for p in moved))
+            self._states += [optimizer.state[p] for p in moved]
+        if any(s["step"].device != s["exp_avg"].device or s["step"].is_mps for s in self._states):
+            # A graph is of one device, and bias corrections need double precision.
+            self._states = []
+
+    def gradients(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms | None:
         """Compute the gradient of one batch's loss into the parameters' ``grad``.
 
         :param data: Transitions.
         :param settings: From ``update_settings``.
-        :return: The batch's detached quantities, or ``None`` if nothing could be compiled.
+        :return: The batch's detached quantities, or ``None`` if nothing was done: nothing can be compiled, or this
+            update is one for which a graph does not pay.
         """
+        if not self.works or self._state_is_due:
+            return None
         self._find_tensors()
-        numbers = {name: value for name, value in settings.items() if isinstance(value, float)}
-        constants = {name: value for name, value in settings.items() if name not in numbers}
-        batch, layout = tree_flatten(data)
-        inputs = [*self._parameters, *self._buffers.values(), *map(data.rewards.new_tensor, numbers.values())]
-        inputs += [x for x in batch if x is not None]
-        # Whether the buffer gives discounts, and whether it gives masks.
-        given = (type(data), *(x is not None for x in batch))
-        choices = (*self._model.loss_choices(), *constants.values())
-        key = (len(data.actions), given, self._loss.policy.training, *choices)
-        with th.no_grad():
-            if key not in self._graphs:
-                self._graphs[key] = self._compile(inputs, list(numbers), constants, batch, layout)
-            graph, fields = self._graphs[key]
-            if not self.works:
-                return None
-            outputs = graph(*inputs)
+        done = self._run(data, settings, None)
+        if done is None:
+            return None
+        terms, found = done
         for parameter in self._every_parameter:
             parameter.grad = None
-        for destination, gradient in zip(self._destinations, outputs, strict=False):
-            destination.grad = gradient if destination.grad is None else destination.grad + gradient
-        return LossTerms(**dict(zip(fields, outputs[len(self._destinations) :], strict=True)))
+        for position, gradient in zip(dict.fromkeys(self._destinations), found, strict=True):
+            self._parameters[position].grad = gradient
+        return terms
+
+    def step(
+        self,
+        data: ReplayBufferSamples,
+        settings: dict[str, Any],
+        optimizer: th.optim.Optimizer,
+        max_grad_norm: float | None,
+        relative_decay: RelativeDecay | None,
+    ) -> tuple[LossTerms, th.Tensor] | None:
+        """Make a whole update, after which no parameter has a ``grad``.
+
+        :param data: Transitions.
+        :param settings: From ``update_settings``.
+        :param optimizer: The policy's, with the learning rates of this update.
+        :param max_grad_norm: The largest norm of the gradient of either group; ``None`` for no clipping.
+        :param relative_decay: The regulariser of h, if it is not the weight decay of its group.
+        :return: The batch's detached quantities and the norm of the values' gradient before clipping, or ``None`` if
+            nothing was done: the optimiser has to make its own step, or nothing can be compiled.
+        """
+        if not self.works or not is_plain_adam(optimizer):
+            return None
+        self._find_tensors()
+        self._find_states(optimizer)
+        if self._state_is_due or not self._states:
+            return None
+        groups, numbers = [], []
+        for positions, group in zip(self._positions, optimizer.param_groups, strict=True):
+            groups.append(_Group(positions, AdamSettings.of(group), group["decoupled_weight_decay"]))
+            numbers += [group["lr"], group["weight_decay"]]
+        numbers.append(math.inf if max_grad_norm is None else max_grad_norm)
+        done = self._run(data, settings, _Step(groups, max_grad_norm is not None, numbers, relative_decay))
+        if done is None:
+            return None
+        terms, (norm,) = done
+        for parameter in self._every_parameter:
+            parameter.grad = None
+        return terms, norm
+
+    def _run(
+        self, data: ReplayBufferSamples, settings: dict[str, Any], step: _Step | None
+    ) -> tuple[LossTerms, list[th.Tensor]] | None:
+        """The terms of the loss, and the gradients or, after a step, the norm of the values' gradient."""
+        names = [name for name, value in settings.items() if isinstance(value, float)]
+        constants = [value for value in settings.values() if not isinstance(value, float)]
+        numbers = [settings[name] for name in names]
+        # Whether the buffer gives discounts, and whether it gives masks.
+        given = [x is not None for x in data]
+        key = [len(data.actions), type(data), *given, self._loss.policy.training]
+        key += [*self._model.loss_choices(), *names, *constants]
+        inputs = [*self._parameters, *self._buffers.values()]
+        for part in data:
+            if part is not None:
+                inputs += part.values() if isinstance(part, dict) else [part]
+        if step is not None:
+            key += [*step.groups, step.clips, step.relative_decay is None]
+            numbers += step.numbers
+            inputs += [state[name] for state in self._states for name in ADAM_STATE]
+            if step.relative_decay is not None:
+                numbers += [step.relative_decay.rate, step.relative_decay.beta]
+                inputs.append(step.relative_decay.feature_norm)
+        inputs.append(data.rewards.new_tensor(numbers))
+        graph = self._graphs.get(tuple(key))
+        with th.no_grad():
+            if graph is None:
+                graph = self._graphs[tuple(key)] = self._compile(inputs, data, settings, names, step)
+                if not self.works:
+                    return None
+            outputs = graph.run(*inputs)
+        n = len(graph.fields)
+        return LossTerms(**dict(zip(graph.fields, outputs, strict=False))), outputs[n:]
 
     def _compile(
-        self, inputs: list[th.Tensor], numbers: list[str], constants: dict[str, Any], batch: list[Any], layout: TreeSpec
-    ) -> tuple[Callable[..., Any], list[str]]:
+        self,
+        inputs: list[th.Tensor],
+        batch: ReplayBufferSamples,
+        settings: dict[str, Any],
+        names: list[str],
+        step: _Step | None,
+    ) -> _Graph:
         fields: list[str] = []
+        leaves, layout = tree_flatten(batch)
 
-        def loss(parameters: list[th.Tensor], buffers: list[th.Tensor], values: list[th.Tensor], data: Any) -> Any:
+        def loss(parameters: list[th.Tensor], buffers: list[th.Tensor], data: Any, numbers: dict[str, Any]) -> Any:
             named = dict(zip([*self._buffers, *self._names], [*buffers, *parameters], strict=True))
-            settings = constants | dict(zip(numbers, values, strict=True))
-            return th.func.functional_call(self._loss, named, (data, settings))
+            return th.func.functional_call(self._loss, named, (data, settings | numbers))
 
-        def gradients(*tensors: th.Tensor) -> tuple[th.Tensor, ...]:
+        def update(*tensors: th.Tensor) -> tuple[th.Tensor, ...]:
             remaining = iter(tensors)
-            parameters, buffers, values = (
-                [next(remaining) for _ in names] for names in (self._names, self._buffers, numbers)
-            )
-            data = tree_unflatten([None if x is None else next(remaining) for x in batch], layout)
-            found, terms = th.func.grad(loss, has_aux=True)(parameters, buffers, values, data)
+            parameters, buffers = ([next(remaining) for _ in known] for known in (self._parameters, self._buffers))
+            data = tree_unflatten([None if x is None else next(remaining) for x in leaves], layout)
+            *state, values = remaining
+            numbers = iter(values.unbind())
+            own = {name: next(numbers) for name in names}
+            found, terms = th.func.grad(loss, has_aux=True)(parameters, buffers, data, own)
             fields[:] = terms
-            return (*found, *terms.values())
+            gradients: dict[int, th.Tensor] = {}
+            for position, gradient in zip(self._destinations, found, strict=True):
+                gradients[position] = gradients[position] + gradient if position in gradients else gradient
+            if step is None:
+                return (*terms.values(), *gradients.values())
+            return (*terms.values(), _make_step(step, parameters, gradients, terms, state, list(numbers)))
 
-        before = [buffer.clone() for buffer in self._buffers.values()]
+        # Tracing and trying out change what the update changes.
+        copies = [[x.detach().clone() for x in inputs] for _ in range(2)]
         try:
-            # torch cannot compile `gradients` itself: trace first.
-            graph = type(self).backend(make_fx(gradients)(*inputs), inputs)
-            graph(*inputs)
+            # torch cannot compile `update` itself: trace first.
+            run = type(self).backend(make_fx(update)(*copies[0]), inputs)
+            run(*copies[1])
         except Exception as error:
             # Any failure: a fault of the loss itself would come up again in the eager update.
             self.works = False
@@ -140,8 +290,48 @@ class CompiledGradients:
                 "C++ compiler such as g++ if it is missing; Discrete observations cannot be compiled at all. Otherwise "
                 "pass compile=False."
             )
-            graph = gradients
-        # Tracing and trying out have moved the batch-norm statistics.
-        for buffer, value in zip(self._buffers.values(), before, strict=True):
-            buffer.copy_(value)
-        return graph, fields
+            run = update
+        return _Graph(run, fields)
+
+
+def _make_step(
+    step: _Step,
+    parameters: list[th.Tensor],
+    gradients: dict[int, th.Tensor],
+    terms: dict[str, th.Tensor],
+    state: list[th.Tensor],
+    numbers: list[th.Tensor],
+) -> th.Tensor:
+    """Move the parameters in place.
+
+    :param step: Which, and how.
+    :param parameters: All by which the loss is differentiated.
+    :param gradients: By position among them.
+    :param terms: The fields of :class:`LossTerms`.
+    :param state: The optimiser's, three tensors for each parameter, and the running mean of a relative regulariser.
+    :param numbers: Those of the step, and the two of a relative regulariser.
+    :return: The norm of the values' gradient before clipping.
+    """
+    norms = [total_norm([gradients[i] for i in group.positions]) for group in step.groups]
+    bound = numbers[2 * len(step.groups)]
+    if step.clips:
+        # Apart, so that the loss of h does not scale the step of q.
+        for group, norm in zip(step.groups, norms, strict=True):
+            for i in group.positions:
+                gradients[i] = gradients[i] * clipping_factor(norm, bound)
+    if step.relative_decay is not None:
+        decay = RelativeDecay(state[-1], numbers[-2].to(state[-1]), numbers[-1])
+        positions = step.groups[H_GROUP].positions
+        decay.add(terms["feature_norm"], [gradients[i] for i in positions], [parameters[i] for i in positions])
+    remaining = iter(state)
+    for group, rate, weight_decay in zip(step.groups, numbers[0::2], numbers[1::2], strict=False):
+        adam_step(
+            [parameters[i] for i in group.positions],
+            [gradients[i] for i in group.positions],
+            [{name: next(remaining) for name in ADAM_STATE} for _ in group.positions],
+            group.adam,
+            rate,
+            weight_decay,
+            group.decoupled,
+        )
+    return norms[VALUE_GROUP]

@@ -31,7 +31,7 @@ from stable_baselines3.dqn.dqn import DQN
 from sb3_robust_be.envs.action_masks import checked_masks
 from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.channels import with_channels, wrap_env
-from sb3_robust_be.qrc.compiled import CompiledGradients
+from sb3_robust_be.qrc.compiled import CompiledUpdate
 from sb3_robust_be.qrc.diagnostics import UpdateDiagnostics
 from sb3_robust_be.qrc.dqn_files import check_normalisation, is_dqns, objects_from_dqn, parameters_from_dqn, two_headed
 from sb3_robust_be.qrc.flattening import flatten
@@ -51,7 +51,7 @@ from sb3_robust_be.qrc.policies import (
 from sb3_robust_be.qrc.regularization import (
     H_REGULARIZATION_SCALES,
     HRegularizationScale,
-    add_relative_decay,
+    RelativeDecay,
     feature_norm_rate,
 )
 from sb3_robust_be.qrc.sampling import sample_batch
@@ -160,7 +160,7 @@ class TwoHeadDQN(MaskedDQN):
             self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction
         )
         self._diagnostics = self.diagnostics_class()
-        self._compiled = CompiledGradients(self) if self.compile else None
+        self._compiled = CompiledUpdate(self) if self.compile else None
         self._configure_optimizer()
         self._forget_features()
 
@@ -390,8 +390,8 @@ class TwoHeadDQN(MaskedDQN):
 
     def _compute_gradients(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> LossTerms:
         """Compute the gradient of one batch's loss into the parameters' ``grad``."""
-        if self._compiled is not None and self._compiled.works:
-            compiled_terms = self._compiled(data, settings)
+        if self._compiled is not None:
+            compiled_terms = self._compiled.gradients(data, settings)
             if compiled_terms is not None:
                 return compiled_terms
         self.policy.optimizer.zero_grad()
@@ -414,18 +414,45 @@ class TwoHeadDQN(MaskedDQN):
         th.nn.utils.clip_grad_norm_(self.q_net.h_net.parameters(), self.max_grad_norm)
         return th.nn.utils.clip_grad_norm_(values, self.max_grad_norm)
 
-    @th.no_grad()
+    def _relative_decay(self) -> RelativeDecay | None:
+        """What the next batch's regulariser of h is made of where β is relative; else the optimiser has it."""
+        if self.h_regularization_scale == "absolute":
+            return None
+        rate = feature_norm_rate(int(self._feature_norm_updates) + 1)
+        return RelativeDecay(self._feature_norm, rate, self.h_regularization)
+
     def _regularize(self, feature_norm: th.Tensor) -> None:
         """Add ``β·n·θ_h`` to the secondary head's gradient, n being the running mean of the features' squared norm.
 
-        Where β is absolute, the optimiser does it.
-
         :param feature_norm: Of :class:`LossTerms`.
         """
+        decay = self._relative_decay()
+        assert decay is not None
+        parameters = list(self.q_net.h_net.parameters())
+        decay.add(feature_norm, [p.grad for p in parameters], parameters)
         self._feature_norm_updates += 1
-        rate = feature_norm_rate(int(self._feature_norm_updates))
-        self._feature_norm.lerp_(feature_norm.to(self._feature_norm), rate)
-        add_relative_decay(self.q_net.h_net.parameters(), self.h_regularization, self._feature_norm)
+
+    def _update(self, data: ReplayBufferSamples, settings: dict[str, Any]) -> tuple[LossTerms, th.Tensor | None]:
+        """Make one update.
+
+        :param data: Transitions.
+        :param settings: From :meth:`update_settings`.
+        :return: The batch's detached quantities, and the norm of the values' gradient before clipping if it is known.
+        """
+        optimizer = self.policy.optimizer
+        if self._compiled is not None:
+            decay = self._relative_decay()
+            done = self._compiled.step(data, settings, optimizer, self.max_grad_norm, decay)
+            if done is not None:
+                if decay is not None:
+                    self._feature_norm_updates += 1
+                return done
+        terms = self._compute_gradients(data, settings)
+        grad_norm = self._clip_gradients(optimizer.param_groups[VALUE_GROUP]["params"])
+        if terms.feature_norm is not None:
+            self._regularize(terms.feature_norm)
+        optimizer.step()
+        return terms, grad_norm
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
         """
@@ -447,17 +474,15 @@ class TwoHeadDQN(MaskedDQN):
         settings = self.update_settings()
         values = optimizer.param_groups[VALUE_GROUP]["params"]
 
-        terms, grad_norm = [], None
+        terms: list[LossTerms] = []
+        grad_norm = None
         for _ in range(gradient_steps):
             data = sample_batch(self.replay_buffer, batch_size, self._vec_normalize_env)  # type: ignore[arg-type]
             if self._known_buffer is not self.replay_buffer:
                 self._known_buffer = self.replay_buffer
                 warn_of_priorities(self.replay_buffer, data)  # type: ignore[arg-type]
-            terms.append(self._compute_gradients(data, settings))
-            grad_norm = self._clip_gradients(values)
-            if terms[-1].feature_norm is not None:
-                self._regularize(terms[-1].feature_norm)
-            optimizer.step()
+            last_terms, grad_norm = self._update(data, settings)
+            terms.append(last_terms)
 
         self._n_updates += gradient_steps
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")

@@ -87,7 +87,8 @@ class RobustQLearning(TwoHeadDQN):
         less, the more directions and actions there are. Ours; not with ``h_decoupled_weight_decay``.
     :param h_learning_rate_ratio: η, the secondary head's learning rate over ``learning_rate``.
     :param compile: Compile the update, which takes some seconds at the first one and needs a C++ compiler; without one
-        a warning is given and nothing changes. Worth it for small networks and long runs.
+        a warning is given and nothing changes. Worth it for small networks and long runs. The step of torch's Adam or
+        AdamW is compiled with it; another optimiser, also Adam with ``amsgrad``, ``maximize`` or hooks, makes its own.
     :param h_averaging: ``"batch"``: the loss of h is the mean over the batch; ``"action"``: the sum over actions of the
         mean over the samples with that action, so that rare actions move h as much as frequent ones; ``"broadcast"``:
         as the public code of Ghiassian et al. (2020) computes it, where shapes (batch, 1) and (batch,) are broadcast

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch as th
 
@@ -23,15 +23,28 @@ def feature_norm_rate(n_updates: int) -> float:
     return max(1.0 / n_updates, FEATURE_NORM_RATE)
 
 
-@th.no_grad()
-def add_relative_decay(parameters: Iterable[th.nn.Parameter], beta: float, feature_norm: th.Tensor) -> None:
-    """Add ``β·n·θ`` to the gradient of each parameter that has one.
+class RelativeDecay(NamedTuple):
+    """What of the regulariser's gradient ``β·n·θ`` is known before a batch."""
 
-    :param parameters: θ, the secondary head's.
-    :param beta: β.
-    :param feature_norm: n, the running mean of ``‖φ(s)‖² + 1``; a 0-d tensor.
-    """
-    factor = beta * feature_norm
-    for parameter in parameters:
-        if parameter.grad is not None:
-            parameter.grad.addcmul_(parameter, factor)
+    feature_norm: th.Tensor
+    """n, the running mean of ``‖φ(s)‖² + 1`` over the batches before, a 0-d tensor"""
+    rate: float | th.Tensor
+    """The batch's weight in it"""
+    beta: float | th.Tensor
+    """β"""
+
+    @th.no_grad()
+    def add(
+        self, batch_norm: th.Tensor, gradients: Iterable[th.Tensor | None], parameters: Iterable[th.Tensor]
+    ) -> None:
+        """Take the batch into n, in place, and add ``β·n·θ`` to the gradient of each parameter that has one.
+
+        :param batch_norm: The batch's mean of ``‖φ(s)‖² + 1``, a 0-d tensor.
+        :param gradients: One for each parameter, changed in place.
+        :param parameters: θ, the secondary head's.
+        """
+        self.feature_norm.lerp_(batch_norm.to(self.feature_norm), self.rate)
+        factor = self.beta * self.feature_norm
+        for gradient, parameter in zip(gradients, parameters, strict=True):
+            if gradient is not None:
+                gradient.addcmul_(parameter, factor)

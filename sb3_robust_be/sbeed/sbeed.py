@@ -96,7 +96,8 @@ class SBEED(TwoHeadDQN):
     :param h_regularization: β, the ℓ2 regularisation of the secondary head's weight and bias, inside the optimiser.
     :param h_learning_rate_ratio: The secondary head's learning rate over ``learning_rate``.
     :param compile: Compile the update, which takes some seconds at the first one and needs a C++ compiler; without one
-        a warning is given and nothing changes. Worth it for small networks and long runs.
+        a warning is given and nothing changes. Worth it for small networks and long runs. The step of torch's Adam or
+        AdamW is compiled with it; another optimiser, also Adam with ``amsgrad``, ``maximize`` or hooks, makes its own.
     :raises TypeError: For a string where a number belongs.
     :raises ValueError: For ``n_steps > 1``, an unknown behaviour, and numbers out of range.
     """

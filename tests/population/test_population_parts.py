@@ -15,11 +15,11 @@ from torch.func import functional_call, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map
 
-from sb3_robust_be.population.adam import AdamSettings, adam_direction
 from sb3_robust_be.population.encoding import Encoding
 from sb3_robust_be.population.graphs import changed_by, simplify, trace
 from sb3_robust_be.population.randomness import BLOCK, Uniforms
 from sb3_robust_be.population.stacked import Layout
+from sb3_robust_be.qrc.adam import AdamSettings, adam_direction
 
 aten = th.ops.aten
 
@@ -36,7 +36,7 @@ def test_adam_is_torchs(kwargs):
         th.optim.Adam([x], lr=rate, weight_decay=decay, **kwargs)
         for x, (rate, decay) in zip(singles, settings, strict=True)
     ]
-    shared = AdamSettings.of(th.optim.Adam(singles, **kwargs))
+    shared = AdamSettings.of(th.optim.Adam(singles, **kwargs).param_groups[0])
     rows, mean, square = start.clone(), th.zeros_like(start), th.zeros_like(start)
     rates, decays = (rows.new_tensor(column)[:, None] for column in zip(*settings, strict=True))
     for step in range(1, 21):

@@ -232,11 +232,11 @@ def test_a_bad_environment_costs_one_member_of_a_compiled_population():
 def test_without_a_compiler_the_graphs_are_run(monkeypatch):
     calls = []
 
-    def missing(*_):
+    def missing(*_, **__):
         calls.append(1)
         raise RuntimeError("No C++ compiler is there.\nLong trace")
 
-    monkeypatch.setattr(th._inductor, "compile", missing)
+    monkeypatch.setattr(th._inductor, "standalone_compile", missing)
     population = make("qrc", [0, 1], compile=True)
     pattern = r"cannot be compiled here \(RuntimeError: No C\+\+ compiler is there\.\)\. Install .*g\+\+.*compile=False"
     with pytest.warns(UserWarning, match=pattern) as caught:

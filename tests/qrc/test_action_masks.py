@@ -31,7 +31,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNorm
 from two_heads import GAMMA, N_ACTIONS, gradients, make_batch, make_model
 
 from sb3_robust_be import QLC, QRC, SBEED, TerminalActionMasks
-from sb3_robust_be.qrc.compiled import CompiledGradients
+from sb3_robust_be.qrc.compiled import CompiledUpdate
 from sb3_robust_be.qrc.maskable import (
     MaskableDictReplayBuffer,
     MaskableNStepReplayBuffer,
@@ -336,7 +336,7 @@ def test_no_gradient_at_illegal_actions(algorithm, interval):
 @pytest.mark.parametrize("interval", [None, 10])
 def test_compiled_updates(algorithm, interval, monkeypatch):
     """Traced and differentiated as for the compiler; with and without masks in one model."""
-    monkeypatch.setattr(CompiledGradients, "backend", staticmethod(lambda graph, inputs: graph))
+    monkeypatch.setattr(CompiledUpdate, "backend", staticmethod(lambda graph, inputs: graph))
     eager = make_model(algorithm, target_update_interval=interval)
     traced = make_model(algorithm, target_update_interval=interval, compile=True)
     for seed, batch in enumerate((masked_batch(), make_batch(), masked_batch(seed=1), masked_batch(seed=2))):

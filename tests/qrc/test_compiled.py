@@ -13,10 +13,11 @@ import pytest
 import torch as th
 from small_models import those_with
 from stable_baselines3.common.torch_layers import FlattenExtractor
-from two_heads import make_batch, make_model
+from two_heads import DoubleFlatten, SpacesOnly, make_batch, make_model
 
 from sb3_robust_be import QRCHuber
-from sb3_robust_be.qrc.compiled import CompiledGradients
+from sb3_robust_be.qrc.compiled import CompiledUpdate
+from sb3_robust_be.qrc.validation import constructor_arguments
 from sb3_robust_be.registry import classes
 
 ALGORITHMS = classes()
@@ -28,7 +29,7 @@ EVERY_ALGORITHM = pytest.mark.parametrize("cls", ALGORITHMS.values(), ids=ALGORI
 @pytest.fixture
 def quick_backend(monkeypatch):
     """Traced and differentiated as for the real compiler, then run without code generation."""
-    monkeypatch.setattr(CompiledGradients, "backend", staticmethod(lambda graph, inputs: graph))
+    monkeypatch.setattr(CompiledUpdate, "backend", staticmethod(lambda graph, inputs: graph))
 
 
 class Silent:
@@ -36,16 +37,17 @@ class Silent:
         pass
 
 
-def updated(model, updates=50, batch_size=16, reward_scale=3.0):
+def updated(model, updates=50, batch_size=16, reward_scale=3.0, single=False):
     """The model after updates on given batches, with its learning rate and settings as `train` sets them."""
     model._logger = Silent()
     for i in range(updates):
         model._current_progress_remaining = 1 - i / updates
         model.policy.set_training_mode(True)
         model._update_learning_rate(model.policy.optimizer)
-        model._compute_gradients(make_batch(batch_size, seed=i, reward_scale=reward_scale), model.update_settings())
-        model._clip_gradients(model.policy.optimizer.param_groups[0]["params"])
-        model.policy.optimizer.step()
+        batch = make_batch(batch_size, seed=i, reward_scale=reward_scale)
+        if single:
+            batch = batch._replace(rewards=batch.rewards.float(), dones=batch.dones.float())
+        model._update(batch, model.update_settings())
     return model
 
 
@@ -63,14 +65,54 @@ def assert_compiled(model, graphs=1):
     assert len(model._compiled._graphs) == graphs
 
 
+def assert_same_state(left, right, atol=1e-10):
+    """What the optimisers keep, as SB3 saves it."""
+    left, right = (model.policy.optimizer.state_dict() for model in (left, right))
+    assert left["param_groups"] == right["param_groups"]
+    assert left["state"].keys() == right["state"].keys()
+    for i, own in left["state"].items():
+        assert own.keys() == right["state"][i].keys()
+        assert own["step"].dtype == right["state"][i]["step"].dtype
+        for name, x in own.items():
+            th.testing.assert_close(x, right["state"][i][name], rtol=0, atol=atol, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def counted_steps(model):
+    """The optimiser's own steps from now on, one entry each."""
+    own, steps = model.policy.optimizer.step, []
+    model.policy.optimizer.step = lambda: steps.append(1) or own()
+    return steps
+
+
+def falling(progress):
+    return 1e-2 * progress
+
+
+STEPS = {
+    "plain": {},
+    "clipped": {"max_grad_norm": 0.1},
+    "scheduled": {"learning_rate": falling, "h_learning_rate_ratio": 0.25, "max_grad_norm": 1e9},
+    "decoupled": {"h_decoupled_weight_decay": True, "h_regularization": 2.0, "max_grad_norm": 0.5},
+    "features": {"h_regularization_scale": "features", "h_learning_rate_ratio": 2.0, "max_grad_norm": 1.0},
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
 @EVERY_ALGORITHM
 @pytest.mark.parametrize("interval", [None, 10], ids=["no_target", "target"])
-def test_compiled_equals_eager_after_fifty_updates(cls, interval, quick_backend):
-    eager, compiled = pair(cls, learning_rate=1e-2, target_update_interval=interval)
-    before = eager.q_net.q_net[0].weight.clone()
-    assert_same(updated(eager), updated(compiled))
+def test_compiled_equals_eager_after_two_hundred_updates(cls, interval, step, quick_backend):
+    if not STEPS[step].keys() <= constructor_arguments(cls).keys():
+        pytest.skip(f"{cls.__name__} has no such argument")
+    eager, compiled = pair(cls, **{"learning_rate": 1e-2, "target_update_interval": interval, **STEPS[step]})
+    before, steps = eager.q_net.q_net[0].weight.clone(), counted_steps(compiled)
+    assert_same(updated(eager, 200), updated(compiled, 200), atol=1e-8)
+    assert_same_state(eager, compiled, atol=1e-6)
     assert (eager.q_net.q_net[0].weight - before).abs().max() > 1e-2
     assert_compiled(compiled)
+    assert len(steps) == 1, "the first, which makes the optimiser's state"
+    th.testing.assert_close(eager._feature_norm, compiled._feature_norm)
+    assert eager._feature_norm_updates == compiled._feature_norm_updates == (200 if step == "features" else 0)
+    assert all(p.grad is None for p in compiled.q_net.parameters())
 
 
 @those_with("h_averaging", "h_decoupled_weight_decay")
@@ -83,10 +125,147 @@ def test_alternatives_compiled(algorithm, quick_backend):
 
 @EVERY_ALGORITHM
 @pytest.mark.parametrize("interval", [None, 10], ids=["no_target", "target"])
-def test_generated_code_equals_eager_after_fifty_updates(cls, interval):
-    eager, compiled = pair(cls, learning_rate=1e-2, target_update_interval=interval)
-    assert_same(updated(eager), updated(compiled), atol=1e-5)
+def test_generated_code_equals_eager_after_two_hundred_updates(cls, interval):
+    settings = {"learning_rate": falling, "h_learning_rate_ratio": 0.25, "max_grad_norm": 0.5}
+    eager, compiled = pair(cls, target_update_interval=interval, **settings)
+    assert_same(updated(eager, 200), updated(compiled, 200), atol=1e-5)
+    assert_same_state(eager, compiled, atol=1e-5)
     assert_compiled(compiled)
+
+
+@pytest.mark.parametrize("step", ["decoupled", "features"])
+def test_generated_code_with_other_regularisers(step):
+    eager, compiled = pair(QRCHuber, learning_rate=1e-2, **STEPS[step])
+    assert_same(updated(eager, 200), updated(compiled, 200), atol=1e-5)
+    assert_same_state(eager, compiled, atol=1e-5)
+    assert_compiled(compiled)
+
+
+def test_generated_code_in_single_precision():
+    eager, compiled = (
+        QRCHuber("MlpPolicy", SpacesOnly(), seed=0, buffer_size=100, learning_rate=1e-3, compile=flag)
+        for flag in (False, True)
+    )
+    assert_same(updated(eager, 200, single=True), updated(compiled, 200, single=True), atol=1e-5)
+    assert_same_state(eager, compiled, atol=1e-4)
+    assert_compiled(compiled)
+
+
+OPTIMIZERS = {
+    "weight_decay": (th.optim.Adam, {"weight_decay": 0.1}),
+    "adamw": (th.optim.AdamW, {"weight_decay": 0.1}),
+    "betas": (th.optim.Adam, {"betas": (0.5, 0.9), "eps": 1e-3, "foreach": True}),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_adam_with_settings_of_the_users(optimizer, quick_backend):
+    cls, kwargs = OPTIMIZERS[optimizer]
+    eager, compiled = pair(QRCHuber, policy_kwargs={"optimizer_class": cls, "optimizer_kwargs": kwargs})
+    steps = counted_steps(compiled)
+    assert_same(updated(eager), updated(compiled))
+    assert_same_state(eager, compiled)
+    assert len(steps) == 1
+
+
+class OwnAdam(th.optim.Adam):
+    pass
+
+
+OTHERS = {
+    "sgd": (th.optim.SGD, {}),
+    "rmsprop": (th.optim.RMSprop, {}),
+    "amsgrad": (th.optim.Adam, {"amsgrad": True}),
+    "maximize": (th.optim.Adam, {"maximize": True}),
+    "own": (OwnAdam, {}),
+}
+
+
+@pytest.mark.parametrize("optimizer", OTHERS)
+def test_other_optimisers_make_their_own_steps(optimizer, quick_backend):
+    cls, kwargs = OTHERS[optimizer]
+    eager, compiled = pair(
+        QRCHuber, max_grad_norm=0.5, policy_kwargs={"optimizer_class": cls, "optimizer_kwargs": kwargs}
+    )
+    steps = counted_steps(compiled)
+    assert_same(updated(eager, 10), updated(compiled, 10))
+    assert_same_state(eager, compiled)
+    assert len(steps) == 10
+    assert_compiled(compiled)
+
+
+def test_hooks_of_the_optimiser_are_called(quick_backend):
+    eager, compiled = pair(QRCHuber)
+    calls = []
+    handle = compiled.policy.optimizer.register_step_post_hook(lambda *_: calls.append(1))
+    updated(compiled, 5)
+    handle.remove()
+    updated(eager, 5)
+    assert_same(updated(eager), updated(compiled))
+    assert len(calls) == 5
+
+
+def test_replaced_optimiser_state_is_noticed(quick_backend):
+    eager, compiled = pair(QRCHuber, learning_rate=1e-2)
+    other = updated(make_model(QRCHuber, seed=5), 3)
+    for change in ("parameters", "cleared", "one"):
+        for model in (eager, compiled):
+            updated(model, 5)
+            if change == "parameters":
+                # torch's optimisers do not copy what they load.
+                model.set_parameters(copy.deepcopy(other.get_parameters()))
+            elif change == "cleared":
+                model.policy.optimizer.state.clear()
+            else:
+                del model.policy.optimizer.state[model.q_net.h_net.bias]
+        assert_same(updated(eager, 5), updated(compiled, 5))
+        assert_same_state(eager, compiled)
+    assert_compiled(compiled)
+
+
+class WithSpareLayer(DoubleFlatten):
+    """Has parameters that the loss does not depend on."""
+
+    def __init__(self, observation_space):
+        super().__init__(observation_space)
+        self.spare = th.nn.Linear(2, 2)
+
+
+def test_what_the_loss_does_not_depend_on_gets_no_state(quick_backend):
+    eager, compiled = pair(QRCHuber, policy_kwargs={"features_extractor_class": WithSpareLayer})
+    steps = counted_steps(compiled)
+    assert_same(updated(eager), updated(compiled))
+    assert_same_state(eager, compiled)
+    assert len(steps) == 2
+    assert len(compiled.policy.optimizer.state) == len(list(compiled.q_net.parameters())) - 2
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["eager_first", "compiled_first"])
+def test_saved_in_one_mode_and_continued_in_the_other(first, tmp_path, quick_backend):
+    def make(compile):
+        kwargs = {"learning_rate": falling, "h_regularization_scale": "features", "max_grad_norm": 1.0}
+        return QRCHuber("MlpPolicy", SpacesOnly(), seed=0, buffer_size=100, compile=compile, **kwargs)
+
+    at_once = updated(updated(make(False), 20, single=True), 20, single=True)
+    model = updated(make(first), 20, single=True)
+    model.save(tmp_path / "model")
+    loaded = QRCHuber.load(tmp_path / "model", env=SpacesOnly(), compile=not first)
+    assert_same_state(loaded, model, atol=0)
+    steps = counted_steps(loaded)
+    updated(loaded, 20, single=True)
+    assert_same(loaded, at_once, atol=1e-6)
+    assert_same_state(loaded, at_once, atol=1e-5)
+    assert len(steps) == (20 if first else 0), "the state that was loaded serves"
+
+
+def test_numbers_that_are_not_finite_spread_as_eagerly(quick_backend):
+    eager, compiled = pair(QRCHuber, max_grad_norm=1.0)
+    for model in (updated(eager, 3), updated(compiled, 3)):
+        batch = make_batch()
+        model._update(batch._replace(rewards=batch.rewards / 0), model.update_settings())
+    for x, y in zip(eager.q_net.parameters(), compiled.q_net.parameters(), strict=True):
+        assert x.isnan().any()
+        assert (x.isnan() == y.isnan()).all()
 
 
 def test_generated_code_keeps_batch_norm_statistics():
@@ -229,14 +408,14 @@ def test_a_failing_backend_warns_once_and_goes_on(monkeypatch):
     def no_compiler(graph, inputs):
         raise RuntimeError("no compiler was found")
 
-    monkeypatch.setattr(CompiledGradients, "backend", staticmethod(no_compiler))
+    monkeypatch.setattr(CompiledUpdate, "backend", staticmethod(no_compiler))
     eager, compiled = pair(QRCHuber)
     with pytest.warns(UserWarning, match=r"compile=True is ignored.*Install a C\+\+ compiler"):
-        updated(compiled, 1)
+        updated(compiled, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         updated(compiled, 3, batch_size=8)
-    updated(eager, 1)
+    updated(eager, 2)
     assert_same(updated(eager, 3, batch_size=8), compiled)
 
 

@@ -32,7 +32,7 @@ from two_heads import make_model
 
 from sb3_robust_be import QLC, QRC, LayerNormExtractor, MinAtarCNN, QRCHuber
 from sb3_robust_be.qrc import CnnPolicy, MlpPolicy, MultiInputPolicy
-from sb3_robust_be.qrc.compiled import CompiledGradients
+from sb3_robust_be.qrc.compiled import CompiledUpdate
 from sb3_robust_be.qrc.layer_norm import baseline_policy_kwargs, insert_layer_norm
 
 pytestmark = pytest.mark.filterwarnings(
@@ -308,7 +308,7 @@ def test_files_from_before_it_load(tmp_path):
 @pytest.mark.parametrize("interval", [None, 10], ids=["no_target", "target"])
 @pytest.mark.parametrize("cls", [QLC, QRCHuber])
 def test_traced_equals_eager(cls, interval, monkeypatch):
-    monkeypatch.setattr(CompiledGradients, "backend", staticmethod(lambda graph, inputs: graph))
+    monkeypatch.setattr(CompiledUpdate, "backend", staticmethod(lambda graph, inputs: graph))
     kwargs = {"learning_rate": 1e-2, "target_update_interval": interval, "policy_kwargs": {"layer_norm": True}}
     eager, compiled = (make_model(cls, compile=flag, **kwargs) for flag in (False, True))
     assert_close_parameters(updated(eager), updated(compiled))
@@ -327,7 +327,7 @@ def test_generated_code_equals_eager(interval):
 @pytest.mark.parametrize("place", ["minatar", "nature", "dict"])
 def test_compiled_convolutions_equal_eager(place, generated, monkeypatch):
     if not generated:
-        monkeypatch.setattr(CompiledGradients, "backend", staticmethod(lambda graph, inputs: graph))
+        monkeypatch.setattr(CompiledUpdate, "backend", staticmethod(lambda graph, inputs: graph))
     eager, compiled = (normalised(QLC, place, compile=flag) for flag in (False, True))
     eager.learn(12)
     batch = eager.replay_buffer.sample(8)
