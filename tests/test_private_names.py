@@ -67,7 +67,7 @@ PRIVATE = {
     "torch": {"_inductor"},
     "torch.utils": {"_pytree"},
     "a tensor of torch": {"_version"},
-    "torch's operations": {"_unsafe_view"},
+    "torch's operations": {"_to_copy", "_unsafe_view"},
     "torch's Adam": {"_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"},
     "what torch.compile returns": {"_orig_mod"},
 }

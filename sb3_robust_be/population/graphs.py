@@ -79,16 +79,19 @@ def _trace(function: Function, inputs: Sequence[th.Tensor], compiled: bool) -> F
             return function
         simplify(graph, channels_last=not inputs[0].is_cuda, compiled=compiled)
         run = _compile(graph, inputs) if compiled else graph
+        if run is None:
+            # As eager populations have it: what is simplified for a compiler is not for others.
+            return _trace(function, inputs, compiled=False)
         return Captured(run, changed_by(graph, inputs)) if inputs[0].is_cuda else run
 
 
-def _compile(graph: fx.GraphModule, inputs: Sequence[th.Tensor]) -> Function:
+def _compile(graph: fx.GraphModule, inputs: Sequence[th.Tensor]) -> Function | None:
     try:
         code = generate_code(graph, inputs)
         code(*map(_copy, inputs))
     except Exception as error:
         _warn("cannot be compiled here", error, "Install a C++ compiler such as g++, or pass compile=False.")
-        return graph
+        return None
     return code
 
 

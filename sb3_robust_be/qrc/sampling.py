@@ -25,9 +25,9 @@ def sample_batch(buffer: ReplayBuffer, batch_size: int, env: VecNormalize | None
     :param env: What normalises observations and rewards.
     :return: As ``buffer.sample(batch_size, env=env)``.
     """
-    replaced = not vars(buffer).keys().isdisjoint(("sample", "_get_samples", "to_torch"))
-    on_cpu = buffer.device.type == "cpu"
-    if type(buffer) is not ReplayBuffer or buffer.optimize_memory_usage or env is not None or replaced or not on_cpu:
+    if type(buffer) is not ReplayBuffer or buffer.optimize_memory_usage or env is not None:
+        return buffer.sample(batch_size, env=env)
+    if buffer.device.type != "cpu" or not vars(buffer).keys().isdisjoint(("sample", "_get_samples", "to_torch")):
         return buffer.sample(batch_size, env=env)
     # SB3 draws from the global generator, which it has seeded.
     rows = np.random.randint(0, buffer.size(), size=batch_size)  # noqa: NPY002

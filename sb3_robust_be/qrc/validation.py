@@ -148,13 +148,14 @@ _SHARES = {
     "gamma": "The paper uses 0.99.",
     "tau": "1 copies the whole network.",
     "exploration_fraction": "It is the share of training over which exploration falls.",
-    "exploration_initial_eps": "It is the probability of a random action at the start.",
     "exploration_final_eps": "It is the probability of a random action in the end.",
 }
 _NUMBERS = {
     "learning_rate": "Pass a small number such as 1e-3, or a schedule.",
     "learning_starts": "Pass the environment steps before the first update; 0: none.",
     "max_grad_norm": "Pass None for no clipping.",
+    # More than 1 explores all the time at first, and then less.
+    "exploration_initial_eps": "It is the probability of a random action at the start.",
 }
 DQN_ARGUMENTS = (*_COUNTS, *_SHARES, *_NUMBERS, "train_freq")
 """The arguments of DQN that :func:`check_dqn_arguments` checks"""

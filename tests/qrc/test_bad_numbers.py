@@ -38,7 +38,7 @@ NONSENSE = {
     "learning_starts": [-5, None, float("nan")],
     "tau": [2, -0.1],
     "exploration_fraction": [7, -1, None],
-    "exploration_initial_eps": [1.01, "0.1"],
+    "exploration_initial_eps": [-0.01, "0.1"],
     "exploration_final_eps": [-0.01],
     "train_freq": [0, 1.5, "4", (0, "step"), (4, "steps"), (1, 2, 3), None],
     "gradient_steps": [-2, 0.5, True],

@@ -56,7 +56,7 @@ def test_populations_have_it_as_well():
     population.learn(60)
     assert [model.learning_rate for model in population] == [FALLING, FALLING]
     (learner,) = population._trainer.learners
-    assert learner._settings_at(0.25).rates[:, 0].tolist() == pytest.approx([FALLING(0.25)] * 2)
+    assert learner._settings_at(0.25).rates[0].flatten().tolist() == pytest.approx([FALLING(0.25)] * 2)
 
 
 SETTINGS_OF_A_POPULATION = {name: value for name, value in SETTINGS.items() if name != "seed"}

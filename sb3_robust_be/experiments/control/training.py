@@ -150,8 +150,8 @@ def make_agent(spec: Spec) -> None:
         )
     else:
         agent = _population([spec])[0]
-    # Some networks can be made, but take no observation.
-    agent.predict(agent.observation_space.sample())
+    # Some networks can be made, but take no observation. An action that explores would not ask them.
+    agent.predict(agent.observation_space.sample(), deterministic=True)
 
 
 def finish_members(population: Population, specs: Sequence[Spec], writers: Sequence[RunWriter], seconds: float) -> None:
