@@ -61,7 +61,7 @@ _CLASSES = {Outcome.HOLDS: "holds", Outcome.DOES_NOT_HOLD: "fails", Outcome.NOT_
 #: More failed runs than this are folded away.
 _FAILURES_SHOWN = 20
 #: More verdicts without a combined claim than this are folded away, too.
-_VERDICTS_SHOWN = 12
+_VERDICTS_SHOWN = 6
 #: More characters than these do not fit into a line of a table in a full window, in half of one, and on a telephone.
 _WIDTHS = {"wide": 110, "middling": 55, "narrow": 42}
 _TAG, _WORD = re.compile(r"<[^>]*>"), re.compile(r"[\s-]")
