@@ -88,7 +88,10 @@ class Learner:
         self._decoupled = first.h_decoupled_weight_decay
         self._clips = any(model.max_grad_norm not in (None, np.inf) for model in models)
         self._gamma = self._vector([model.gamma for model in models])
-        self._schedules = any(callable(m.learning_rate) or callable(getattr(m, "huber_threshold", 0)) for m in models)
+        self._h_rate_ratios = np.array([model.h_learning_rate_ratio for model in models])
+        self._h_regularizations = np.array([model.h_regularization for model in models])
+        self._rates_change = any(callable(model.learning_rate) for model in models)
+        self._numbers_change = any(callable(getattr(model, "huber_threshold", 0)) for model in models)
         self._settings: _Settings | None = None
         self._unchanging: Tensors = {}
 
@@ -140,24 +143,13 @@ class Learner:
         self._hold_frozen()
 
     def _settings_at(self, progress_remaining: float) -> _Settings:
-        if self._settings is None or self._schedules:
-            for model in self._models:
-                model._current_progress_remaining = progress_remaining
-            own = [model.update_settings() for model in self._models]
-            rates = [(m.lr_schedule(progress_remaining), m.h_learning_rate_ratio) for m in self._models]
-            decay = [m.h_regularization for m in self._models]
-            if self._decoupled:
-                decay = [1 - ratio * rate * beta for (rate, ratio), beta in zip(rates, decay, strict=True)]
-            bounds = [np.inf if m.max_grad_norm is None else m.max_grad_norm for m in self._models]
-            numbers = [name for name, x in own[0].items() if isinstance(x, (int, float)) and not isinstance(x, bool)]
-            self._settings = _Settings(
-                rates=[self._vector([[rate] for rate, _ in rates]), self._vector([[r * rate] for rate, r in rates])],
-                decay=self._vector([[x] for x in decay]),
-                gradient_bound=self._vector([[bound] for bound in bounds]),
-                numbers={name: self._vector([s[name] for s in own]) for name in numbers},
-                choices={name: x for name, x in own[0].items() if name not in numbers},
-            )
-        if not self._unchanging or self._schedules:
+        if self._settings is None or self._numbers_change:
+            self._settings = self._every_setting_at(progress_remaining)
+        elif self._rates_change:
+            # Alone, since asking every member for all of its settings takes longer than the update.
+            rates, decay = self._rates_at(progress_remaining)
+            self._settings = self._settings._replace(rates=rates, decay=decay)
+        if not self._unchanging or self._rates_change or self._numbers_change:
             self._unchanging = {
                 # As schedules go on, the same views.
                 **(self._unchanging or self._state_in_parts()),
@@ -170,6 +162,28 @@ class Learner:
                 "batch/discounts": self._gamma,
             }
         return self._settings
+
+    def _every_setting_at(self, progress_remaining: float) -> _Settings:
+        for model in self._models:
+            model._current_progress_remaining = progress_remaining
+        own = [model.update_settings() for model in self._models]
+        bounds = [np.inf if m.max_grad_norm is None else m.max_grad_norm for m in self._models]
+        numbers = [name for name, x in own[0].items() if isinstance(x, (int, float)) and not isinstance(x, bool)]
+        rates, decay = self._rates_at(progress_remaining)
+        return _Settings(
+            rates=rates,
+            decay=decay,
+            gradient_bound=self._vector(bounds)[:, None],
+            numbers={name: self._vector([s[name] for s in own]) for name in numbers},
+            choices={name: x for name, x in own[0].items() if name not in numbers},
+        )
+
+    def _rates_at(self, progress_remaining: float) -> tuple[list[th.Tensor], th.Tensor]:
+        """``rates`` and ``decay`` of :class:`_Settings`."""
+        rates = np.array([model.lr_schedule(progress_remaining) for model in self._models])
+        secondary = self._h_rate_ratios * rates
+        decay = 1 - secondary * self._h_regularizations if self._decoupled else self._h_regularizations
+        return [self._vector(x)[:, None] for x in (rates, secondary)], self._vector(decay)[:, None]
 
     def _step(self, named: Tensors, choices: dict[str, Any], moves_target: bool) -> list[th.Tensor]:
         """One update as a function of tensors, of which :meth:`state` is changed in place."""
