@@ -36,7 +36,7 @@ _NOT_HERE = {
     "seed": "Seeds are those of --seeds",
     "verbose": "--quiet says less",
     "device": "Runs are made on the CPU, populations on a GPU where there is one",
-    "compile": "Populations are compiled from 50 000 steps on",
+    "compile": "Populations are compiled from 10 000 steps on",
 }
 """What rl_zoo3's entries may have and a comparison cannot honour, with what helps"""
 _DEFAULTS = {"n_steps": 1, "optimize_memory_usage": False, "replay_buffer_class": None, "replay_buffer_kwargs": None}
