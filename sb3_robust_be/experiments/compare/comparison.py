@@ -31,7 +31,7 @@ SELECTION_SEEDS = 10
 # In another environment than the paper's: all of a short run's transitions, Cart-pole's network.
 _DEFAULT_BUFFER, _DEFAULT_NETWORK = 100_000, (64, 64)
 _MINATAR_FEATURES = {"__import__": "sb3_robust_be.qrc.extractors:MinAtarCNN"}
-# From so many steps on compiling takes no longer than it saves, and far less where the code is in torch's cache on disk.
+# From so many steps on compiling takes no longer than it saves, and less where torch's cache on disk has the code.
 _COMPILED_FROM = 10_000
 
 
