@@ -45,6 +45,7 @@ def owners() -> dict[str, Any]:
         "a tensor of torch": th.zeros(1),
         "torch's operations": th.ops.aten,
         "torch's Adam": model.policy.optimizer,
+        "torch's optimisers": importlib.import_module("torch.optim.optimizer"),
         "what torch.compile returns": th.compile(th.nn.Linear(1, 1)),
     }
 
@@ -66,8 +67,9 @@ PRIVATE = {
     "a module of torch": {"_forward_hooks", "_forward_pre_hooks", "_parameters"},
     "torch": {"_inductor"},
     "torch.utils": {"_pytree"},
-    "a tensor of torch": {"_version"},
+    "a tensor of torch": {"_backward_hooks", "_post_accumulate_grad_hooks", "_version"},
     "torch's operations": {"_to_copy", "_unsafe_view"},
+    "torch's optimisers": {"_global_optimizer_pre_hooks", "_global_optimizer_post_hooks"},
     "torch's Adam": {"_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"},
     "what torch.compile returns": {"_orig_mod"},
 }

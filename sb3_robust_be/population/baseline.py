@@ -87,6 +87,8 @@ class BaselineDQN(MaskedDQN):
         if has_action_masks(self.env) and self.replay_buffer_class in _SB3S_BUFFERS:
             # SB3 leaves its own choice where the user's stands, in files too.
             self.replay_buffer_class = None
+            given = self.replay_buffer_kwargs or {}
+            self.replay_buffer_kwargs = {name: x for name, x in given.items() if name not in ("n_steps", "gamma")}
         super()._make_maskable_buffer()
 
     def _check_arguments(self) -> None:

@@ -33,7 +33,8 @@ def _encoded(space: spaces.Space) -> tuple[spaces.Space, Encoder | None]:
 
 
 def _as_bytes(x: th.Tensor) -> th.Tensor:
-    return x.view(th.uint8)
+    # Normalised, they are numbers already.
+    return x.view(th.uint8) if x.dtype == th.bool else x
 
 
 def _one_hot(x: th.Tensor, n: int, start: int) -> th.Tensor:

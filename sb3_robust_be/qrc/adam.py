@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import torch as th
+from torch.optim import optimizer as optimizer_module
 
 Number = TypeVar("Number", float, th.Tensor)
 
@@ -69,12 +70,16 @@ def is_plain_adam(optimizer: th.optim.Optimizer) -> bool:
     """Whether an optimiser's step is that of Adam, with a weight decay of either kind or none, and nothing else.
 
     :param optimizer: Any.
-    :return: Whether it is torch's Adam or AdamW itself, without amsgrad, maximize and hooks.
+    :return: Whether it is torch's Adam or AdamW itself, without amsgrad, maximize, hooks, and another
+        ``step`` put in its place.
     """
-    if type(optimizer) not in (th.optim.Adam, th.optim.AdamW):
+    if type(optimizer) not in (th.optim.Adam, th.optim.AdamW) or "step" in vars(optimizer):
         return False
     hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
-    return not hooks and not any(group["amsgrad"] or group["maximize"] for group in optimizer.param_groups)
+    every = optimizer_module._global_optimizer_pre_hooks or optimizer_module._global_optimizer_post_hooks
+    return (
+        not hooks and not every and not any(group["amsgrad"] or group["maximize"] for group in optimizer.param_groups)
+    )
 
 
 def adam_direction(

@@ -165,6 +165,8 @@ class CompiledUpdate:
         if not self.works or self._state_is_due:
             return None
         self._find_tensors()
+        if self._hooked():
+            return None
         done = self._run(data, settings, None)
         if done is None:
             return None
@@ -196,6 +198,8 @@ class CompiledUpdate:
         if not self.works or not is_plain_adam(optimizer):
             return None
         self._find_tensors()
+        if self._hooked():
+            return None
         self._find_states(optimizer)
         if self._state_is_due or not self._states:
             return None
@@ -212,6 +216,10 @@ class CompiledUpdate:
             parameter.grad = None
         return terms, norm
 
+    def _hooked(self) -> bool:
+        """Whether a user's function waits for the gradient of a parameter, which a graph would not call."""
+        return any(p._backward_hooks or p._post_accumulate_grad_hooks for p in self._every_parameter)
+
     def _run(
         self, data: ReplayBufferSamples, settings: dict[str, Any], step: _Step | None
     ) -> tuple[LossTerms, list[th.Tensor]] | None:
@@ -223,10 +231,15 @@ class CompiledUpdate:
         given = [x is not None for x in data]
         key = [len(data.actions), type(data), *given, self._loss.policy.training]
         key += [*self._model.loss_choices(), *names, *constants]
-        inputs = [*self._parameters, *self._buffers.values()]
+        batch: list[th.Tensor] = []
         for part in data:
             if part is not None:
-                inputs += part.values() if isinstance(part, dict) else [part]
+                batch += part.values() if isinstance(part, dict) else [part]
+        inputs = [*self._parameters, *self._buffers.values(), *batch]
+        # Code for tensors of one kind would misread the memory of another's: it looks at nothing itself.
+        key += [(x.dtype, x.device, x.shape, x.stride()) for x in (self._parameters[0], *batch)]
+        kind = data.rewards.device.type
+        key += [th.is_autocast_enabled(kind), th.get_autocast_dtype(kind)]
         if step is not None:
             key += [*step.groups, step.clips, step.relative_decay is None]
             numbers += step.numbers

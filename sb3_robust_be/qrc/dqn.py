@@ -403,7 +403,8 @@ class TwoHeadDQN(MaskedDQN):
             # The correction's gradient is taken at the target's parameters and moves the online ones.
             for online, target in zip(self.q_net.parameters(), self.q_net_target.parameters(), strict=True):
                 if target.grad is not None:
-                    online.grad = target.grad if online.grad is None else online.grad + target.grad
+                    if online.requires_grad:
+                        online.grad = target.grad if online.grad is None else online.grad + target.grad
                     target.grad = None
         return terms
 

@@ -207,7 +207,7 @@ def action_values(
     """
     policy.set_training_mode(False)
     inputs, vectorized = policy.obs_to_tensor(observation)
-    with th.inference_mode():
+    with th.no_grad():
         values = mlp_values(policy.q_net, inputs) if is_mlp(policy.q_net) else policy.q_net(inputs)
         if action_masks is None:
             return values, vectorized

@@ -266,8 +266,8 @@ class QRCPolicy(DQNPolicy):
         self.set_training_mode(False)
         inputs, vectorized = given
         network = self.q_net
-        # Only where no tensor leaves: what inference mode makes cannot be used in a graph.
-        with th.inference_mode():
+        # Not inference_mode: what a user's layer keeps from its first call could not be used in a graph later.
+        with th.no_grad():
             if getattr(self._predict, "__func__", None) is DQNPolicy._predict and is_mlp(network):
                 # The first of equal values, as torch's, whose own costs twice as much. numpy has no bfloat16, which
                 # values have within torch.autocast.

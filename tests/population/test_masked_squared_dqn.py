@@ -195,3 +195,9 @@ def test_transitions_without_masks_are_not_learned_from():
     model.set_env(WithMasks(IdentityEnv(3)))
     with pytest.raises(ValueError, match="The replay buffer has transitions without action masks"):
         model.learn(30)
+
+
+def test_n_step_returns_are_given_up_as_it_is_loaded(tmp_path):
+    make(n_steps=3).learn(40).save(tmp_path / "model")
+    loaded = SquaredDQN.load(tmp_path / "model", env=TableEnv(), n_steps=1, device="cpu").learn(40)
+    assert type(loaded.replay_buffer) is MaskableReplayBuffer

@@ -244,3 +244,20 @@ def test_images_are_not_scaled():
 
     with pytest.raises(ValueError, match="normalize would scale images"):
         Population("dqn", "CnnPolicy", Images, [0], normalize=True, **{**SMALL, "policy_kwargs": {}})
+
+
+class Signs(Drift):
+    """Whose observations are truth values, which are numbers only once they are normalised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Box(0, 1, (3,), np.bool_)
+
+    def _seen(self):
+        return self.x > 50.0
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_truth_values(normalize):
+    population = Population("qlc", "MlpPolicy", Signs, [3, 8], normalize=normalize, **SMALL).learn(STEPS)
+    assert not population.failed.any()

@@ -13,6 +13,7 @@ import pytest
 import torch as th
 from small_models import those_with
 from stable_baselines3.common.torch_layers import FlattenExtractor
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from two_heads import DoubleFlatten, SpacesOnly, make_batch, make_model
 
 from sb3_robust_be import QRCHuber
@@ -430,3 +431,80 @@ def test_a_machine_without_a_compiler_warns_and_learns(tmp_path):
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["20", "False"], done.stderr
     assert done.stderr.count("compile=True is ignored") == 1
+
+
+# What a graph cannot know of the call that it is made for
+
+
+def test_batches_of_another_type_have_a_graph_of_their_own():
+    """Generated code would take their memory for that of the type it was made for."""
+    models = pair(QRCHuber)
+    for model in models:
+        updated(model, 4)
+        model._logger = Silent()
+        for i in range(4):
+            batch = make_batch(16, seed=i)
+            wide = batch.observations.dtype == th.float64
+            other = {
+                name: getattr(batch, name).to(th.float32 if wide else th.float64)
+                for name in ("observations", "next_observations")
+            }
+            model._update(batch._replace(**other), model.update_settings())
+    assert_same(*models, atol=1e-6)
+    assert_compiled(models[1], graphs=2)
+
+
+def test_frozen_parameters_stay_with_a_target_network(quick_backend):
+    for model in pair(QRCHuber, target_update_interval=10):
+        frozen = next(iter(model.q_net.parameters()))
+        frozen.requires_grad_(False)
+        before = frozen.clone()
+        updated(model, 6)
+        assert th.equal(frozen, before)
+
+
+def double_step(model):
+    step = model.policy.optimizer.step
+    model.policy.optimizer.step = lambda *args: (step(*args), step(*args))
+
+
+def double_gradient(model):
+    model.q_net.h_net.weight.register_hook(lambda gradient: 2 * gradient)
+
+
+def halved_once_accumulated(model):
+    def halve(parameter):
+        parameter.grad.mul_(0.5)
+
+    model.q_net.h_net.bias.register_post_accumulate_grad_hook(halve)
+
+
+@pytest.mark.parametrize("change", [double_step, double_gradient, halved_once_accumulated])
+def test_what_a_user_puts_around_a_step_acts(change, quick_backend):
+    models, unchanged = pair(QRCHuber), updated(make_model(QRCHuber), 6)
+    for model in models:
+        change(model)
+        updated(model, 6)
+    assert_same(*models)
+    with pytest.raises(AssertionError):
+        assert_same(models[1], unchanged)
+
+
+def test_hooks_of_every_optimiser_are_called(quick_backend):
+    calls = []
+    handle = register_optimizer_step_post_hook(lambda *_: calls.append(1))
+    try:
+        updated(make_model(QRCHuber, compile=True), 4)
+    finally:
+        handle.remove()
+    assert len(calls) == 4
+
+
+def test_autocast_is_no_part_of_a_graph_for_others(quick_backend):
+    models = pair(QRCHuber)
+    for model in models:
+        with th.autocast("cpu", th.bfloat16):
+            updated(model, 3)
+        updated(model, 3)
+    assert_same(*models, atol=1e-8)
+    assert_compiled(models[1], graphs=2)
