@@ -79,9 +79,12 @@ def assert_same_state(left, right, atol=1e-10):
 
 
 def counted_steps(model):
-    """The optimiser's own steps from now on, one entry each."""
-    own, steps = model.policy.optimizer.step, []
-    model.policy.optimizer.step = lambda: steps.append(1) or own()
+    """The optimiser's own steps from now on, one entry each: before one, and only then, gradients are clipped.
+
+    Another ``step`` in place of the optimiser's would itself keep a graph from making it.
+    """
+    own, steps = model._clip_gradients, []
+    model._clip_gradients = lambda values: (steps.append(1), own(values))[1]
     return steps
 
 
