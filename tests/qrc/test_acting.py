@@ -355,3 +355,21 @@ def test_draws_are_in_dqns_order(algorithm, n_envs, form):
             np.random.randint(0, i + 1, size=model.batch_size)
             np.random.randint(0, n_envs, size=model.batch_size)
     assert 10 < taken < 60
+
+
+class KeepsAConstant(FlattenExtractor):
+    """Makes a constant when it is first called, as positional encodings do."""
+
+    kept = None
+
+    def forward(self, observations):
+        if self.kept is None:
+            self.kept = th.ones(observations.shape[1]) / 2
+        return super().forward(observations) * self.kept
+
+
+def test_what_a_layer_keeps_from_predict_can_be_learned_with():
+    arguments = {"policy_kwargs": {"features_extractor_class": KeepsAConstant}, "learning_starts": 5, "train_freq": 1}
+    model = QRC("MlpPolicy", "CartPole-v1", buffer_size=100, device="cpu", **arguments)
+    model.predict(model.observation_space.sample(), deterministic=True)
+    assert model.learn(12)._n_updates > 0
