@@ -362,10 +362,14 @@ class KeepsAConstant(FlattenExtractor):
 
     kept = None
 
+    def __init__(self, space):
+        super().__init__(space)
+        self.scale = nn.Parameter(th.ones(()))
+
     def forward(self, observations):
         if self.kept is None:
             self.kept = th.ones(observations.shape[1]) / 2
-        return super().forward(observations) * self.kept
+        return super().forward(observations) * self.scale * self.kept
 
 
 def test_what_a_layer_keeps_from_predict_can_be_learned_with():
