@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch as th
 from masked_envs import LEGAL, TableEnv, WithMasks
+from populations import SMALL
 from sb3_contrib.common.maskable.evaluation import evaluate_policy
 from stable_baselines3 import DQN
 from stable_baselines3.common.env_util import make_vec_env
@@ -14,24 +15,14 @@ from stable_baselines3.common.envs import IdentityEnv
 from sb3_robust_be import SquaredDQN
 from sb3_robust_be.qrc.maskable import MaskableNStepReplayBuffer, MaskableReplayBuffer
 
-SMALL = {
-    "learning_rate": 1e-3,
-    "buffer_size": 300,
-    "learning_starts": 20,
-    "train_freq": 1,
-    "batch_size": 8,
-    "policy_kwargs": {"net_arch": [16]},
-    "exploration_fraction": 0.5,
-    "seed": 0,
-    "device": "cpu",
-}
+MADE_WITH = {**SMALL, "exploration_fraction": 0.5, "seed": 0}
 STATES = np.eye(6, dtype=np.float32)
 every_loss = pytest.mark.parametrize("huber_threshold", [None, 1.0])
 every_target = pytest.mark.parametrize("interval", [None, 10])
 
 
 def make(env=None, policy="MlpPolicy", **kwargs):
-    return SquaredDQN(policy, TableEnv() if env is None else env, **{**SMALL, **kwargs})
+    return SquaredDQN(policy, TableEnv() if env is None else env, **{**MADE_WITH, **kwargs})
 
 
 def assert_legal(model):
@@ -177,7 +168,7 @@ def test_save_load_and_go_on(huber_threshold, tmp_path):
 
 def test_a_dqn_of_sb3s_goes_on_with_masks(tmp_path):
     """Its file says which buffer it had, which knows of no masks."""
-    DQN("MlpPolicy", IdentityEnv(3), **SMALL).learn(30).save(tmp_path / "dqn")
+    DQN("MlpPolicy", IdentityEnv(3), **MADE_WITH).learn(30).save(tmp_path / "dqn")
     loaded = SquaredDQN.load(tmp_path / "dqn", WithMasks(IdentityEnv(3)), device="cpu").learn(40)
     assert isinstance(loaded.replay_buffer, MaskableReplayBuffer)
 
