@@ -229,7 +229,7 @@ class CompiledUpdate:
         numbers = [settings[name] for name in names]
         # Whether the buffer gives discounts, and whether it gives masks.
         given = [x is not None for x in data]
-        key = [len(data.actions), type(data), *given, self._loss.policy.training]
+        key = [type(data), *given, self._loss.policy.training]
         key += [*self._model.loss_choices(), *names, *constants]
         batch: list[th.Tensor] = []
         for part in data:

@@ -185,6 +185,53 @@ def _scaled_curves(results: ControlResults, runs: Mapping[str, Mapping[str, np.n
     )
 
 
+_READINGS = (
+    CLIP._replace(scales=("smoke", "paper")),
+    Reading(
+        "Whose runs scale the returns?",
+        ("the algorithms compared", "a wider pool: the published averages are 0.453, not 0.5"),
+        "the algorithms compared",
+        "the wider pool is unknown, so that order and significance can be compared, and the values cannot.",
+    ),
+    Reading(
+        "How is the one setting chosen?",
+        (
+            "mean scaled AUC of five runs per game (appendix)",
+            "mean rank over games of the return, last 25 % of steps",
+        ),
+        "mean rank",
+        "ranks need no pool of reference.",
+        scales=("paper",),
+    ),
+    Reading(
+        "Which return is scaled?",
+        ("the AUC (appendix: the same procedure as for the choice)", "that of the last 25 % of steps"),
+        "that of the last 25 % of steps in table 1, the AUC for the sentences on learning curves",
+        "table 1 says average scaled return, and the last quarter is the measure of the other experiments.",
+    ),
+    Reading(
+        "How is a point of a learning curve scaled?",
+        ("not said", "by the final returns", "by the returns of all runs at that point"),
+        "by the final returns",
+        "scaled by the runs at the same point, the curves of all algorithms would average one half throughout.",
+    ),
+    Reading(
+        "What is considerably, what similarly?",
+        ("not said", f"by more than {CONSIDERABLY:g}, by at most {SIMILAR:g} of the scaled return"),
+        "by more, and by at most, that much",
+        "0.05 is half of the smaller difference from DQN in the paper's table, and 0.06 that of QRC-Huber and "
+        "QRC there; a difference of any size stands beside.",
+    ),
+    Reading(
+        "What is early learning?",
+        ("a look at a figure", "the first quarter of the steps"),
+        "the first quarter",
+        "a verdict needs a number. That QRC-Huber is higher, but not significantly, is what the paper says: "
+        "not resolved agrees with it.",
+    ),
+)
+
+
 def experiment(name: str, summary: str, presets: Mapping[str, ControlPreset]) -> Experiment:
     """Table 1 at some sizes.
 
@@ -207,49 +254,5 @@ def experiment(name: str, summary: str, presets: Mapping[str, ControlPreset]) ->
         measure=measure,
         analyse=analyse,
         partial=True,
-        readings=(
-            CLIP._replace(scales=("smoke", "paper")),
-            Reading(
-                "Whose runs scale the returns?",
-                ("the algorithms compared", "a wider pool: the published averages are 0.453, not 0.5"),
-                "the algorithms compared",
-                "the wider pool is unknown, so that order and significance can be compared, and the values cannot.",
-            ),
-            Reading(
-                "How is the one setting chosen?",
-                (
-                    "mean scaled AUC of five runs per game (appendix)",
-                    "mean rank over games of the return, last 25 % of steps",
-                ),
-                "mean rank",
-                "ranks need no pool of reference.",
-                scales=("paper",),
-            ),
-            Reading(
-                "Which return is scaled?",
-                ("the AUC (appendix: the same procedure as for the choice)", "that of the last 25 % of steps"),
-                "that of the last 25 % of steps in table 1, the AUC for the sentences on learning curves",
-                "table 1 says average scaled return, and the last quarter is the measure of the other experiments.",
-            ),
-            Reading(
-                "How is a point of a learning curve scaled?",
-                ("not said", "by the final returns", "by the returns of all runs at that point"),
-                "by the final returns",
-                "scaled by the runs at the same point, the curves of all algorithms would average one half throughout.",
-            ),
-            Reading(
-                "What is considerably, what similarly?",
-                ("not said", f"by more than {CONSIDERABLY:g}, by at most {SIMILAR:g} of the scaled return"),
-                "by more, and by at most, that much",
-                "0.05 is half of the smaller difference from DQN in the paper's table, and 0.06 that of QRC-Huber and "
-                "QRC there; a difference of any size stands beside.",
-            ),
-            Reading(
-                "What is early learning?",
-                ("a look at a figure", "the first quarter of the steps"),
-                "the first quarter",
-                "a verdict needs a number. That QRC-Huber is higher, but not significantly, is what the paper says: "
-                "not resolved agrees with it.",
-            ),
-        ),
+        readings=_READINGS,
     )
