@@ -43,11 +43,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     :param name: Something that is not known.
     :param known: What there is.
-    :return: The nearest known name as a sentence that begins with a space; nothing where none is near.
+    :return: The nearest known name as a sentence that begins with a space, or where several namespaces have it, one
+        of each; nothing where none is near.
     """
     known = list(known)
-    near = in_a_namespace(name, known) or difflib.get_close_matches(name, known, n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    by_namespace: dict[str, str] = {}
+    for one in in_a_namespace(name, known):
+        by_namespace.setdefault(one.partition("/")[0], one)
+    near = list(by_namespace.values()) or difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def in_a_namespace(name: str, known: Iterable[str]) -> list[str]:
@@ -58,7 +62,7 @@ def in_a_namespace(name: str, known: Iterable[str]) -> list[str]:
     :return: Those with this name in a namespace; the one with its version first.
     """
     found = [one for one in known if "/" in one and _unversioned(one.partition("/")[2]) == _unversioned(name)]
-    return sorted(found, key=lambda one: not one.endswith(f"/{name}"))
+    return sorted(found, key=lambda one: not one.lower().endswith(f"/{name.lower()}"))
 
 
 def _unversioned(env_id: str) -> str:

@@ -6,6 +6,7 @@ import gymnasium as gym
 import pytest
 
 from sb3_robust_be import cli, zoo
+from sb3_robust_be.messages import did_you_mean
 
 QUIET = ["--no-progress", "--no-tensorboard", "--eval-freq", "-1", "--log-interval", "-2"]
 
@@ -24,7 +25,7 @@ def in_tmp_path(tmp_path, monkeypatch):
         (["train", "--env", "CartPol-v1"], "Did you mean 'CartPole-v1'"),
         (["train", "--env", "CliffWorld-v0"], "Did you mean 'RobustBE/CliffWorld-v0'?"),
         (["train", "--env", "MountainCar1000-v0"], "Did you mean 'RobustBE/MountainCar1000-v0'?"),
-        (["train", "--env", "breakout-v1"], "Did you mean 'MinAtar/Breakout-v"),
+        (["train", "--env", "breakout-v1"], "'MinAtar/Breakout-v1'"),
         (["tune", "--env", "MinAtar/Breakuot-v0"], "Did you mean 'MinAtar/Breakout-v0'"),
         (["enjoy", "--env", "Acrobot-v1"], "sb3-robust-be train --algo qlc --env Acrobot-v1"),
         (["train", "--env", "no_env_like_this"], "name that with --gym-packages"),
@@ -44,6 +45,14 @@ def test_mistakes_get_one_clear_error(arguments, message, in_tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.main(arguments)
     assert message in capsys.readouterr().err
+
+
+def test_a_name_of_several_namespaces():
+    """The one with the version comes first, then one of each other namespace."""
+    known = ["ALE/Breakout-v5", "MinAtar/Breakout-v0", "MinAtar/Breakout-v1", "CartPole-v1"]
+    assert did_you_mean("breakout-v1", known) == " Did you mean 'MinAtar/Breakout-v1' or 'ALE/Breakout-v5'?"
+    assert did_you_mean("Breakout", known) == " Did you mean 'ALE/Breakout-v5' or 'MinAtar/Breakout-v0'?"
+    assert did_you_mean("CartPol-v1", known) == " Did you mean 'CartPole-v1'?"
 
 
 def test_an_environment_of_the_current_folder(in_tmp_path, capsys):
