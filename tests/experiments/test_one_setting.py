@@ -20,13 +20,13 @@ from sb3_robust_be.experiments.control.training import make_agent
 from sb3_robust_be.experiments.control.yardstick import Scale
 from sb3_robust_be.experiments.control.zoo_values import ZOO_VALUES
 from sb3_robust_be.experiments.declared import one_setting
-from sb3_robust_be.experiments.declared.one_setting import CANDIDATES, EXPERIMENT, HELD_OUT, PRESETS, SCALE_OF
+from sb3_robust_be.experiments.declared.one_setting import CANDIDATES, EXPERIMENT, GAMES, HELD_OUT, PRESETS, SCALE_OF
 from sb3_robust_be.experiments.experiment import REPORTED, SELECTION
 from sb3_robust_be.experiments.rows import key_of
 from sb3_robust_be.runner.specs import dumps
 
 HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
-LAPTOP, PAPER = PRESETS["laptop"], PRESETS["paper"]
+LAPTOP, LONG, PAPER = PRESETS["laptop"], PRESETS["long"], PRESETS["paper"]
 CANDIDATE = "qlc, one-sided, layer norm"
 SMALL = replace(
     LAPTOP,
@@ -97,6 +97,9 @@ def test_laptops_size():
     assert {one.label: len(settings_of(one.grid)) for one in part.contenders} == {
         "qlc, one-sided, layer norm": 6,
         "qrc, scaled, layer norm": 6,
+        "qlc, one-sided, target, layer norm": 6,
+        "qlc, one-sided, target": 6,
+        "qlc, target, layer norm": 6,
         "dqn": 6,
         "dqn, squared loss, target": 6,
         "dqn, squared loss, target, layer norm": 6,
@@ -113,6 +116,24 @@ def test_laptops_size():
     assert len(LAPTOP.held_out) == 3
     assert set(LAPTOP.held_out) < set(HELD_OUT) == set(PAPER.held_out)
     assert SCALE_OF.keys() == {*PAPER.chosen_on, *PAPER.held_out} >= sizes.keys()
+
+
+def test_the_long_scale_adds_games_and_rl_zoo3s_values():
+    """To the laptop's runs, which it shares; without the candidate that `ingredients` does not rank among the best."""
+    part, shorter = LONG.one_for_all(), LAPTOP.one_for_all()
+    assert {one.label for one in shorter.contenders} - {one.label for one in part.contenders} == {
+        "qrc, scaled, layer norm"
+    }
+    assert LONG.candidates == [one.label for one in one_setting.BEST_OF_INGREDIENTS]
+    for one in part.contenders:
+        assert one in shorter.contenders
+    assert {(part.steps_of(key), len(part.reported_seeds(key))) for key in GAMES} == {(130_000, 5)}
+    for key in shorter.domains:
+        assert part.steps_of(key) == shorter.steps_of(key)
+        assert part.reported_seeds(key) == shorter.reported_seeds(key)
+        assert part.selecting_seeds(key) == shorter.selecting_seeds(key)
+    assert {len(zoo.reported_seeds(key)) for zoo in LONG.of_zoo() for key in zoo.domains} == {10}
+    assert {one.algorithm for zoo in LONG.of_zoo() for one in zoo.contenders} == {"dqn", "qrdqn"}
 
 
 def test_papers_size():

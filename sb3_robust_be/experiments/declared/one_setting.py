@@ -28,12 +28,20 @@ from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, 
 from sb3_robust_be.experiments.rows import Rows
 
 _LAYER_NORM = {"policy_kwargs": {"layer_norm": True}}
+_PLAIN = {"policy_kwargs": {"layer_norm": False}}
 _SQUARED = {"huber_threshold": math.inf}
 _TARGET = {"target_update_interval": DQN_TARGET}
 
 # Without step sizes, which are those of the preset.
-CANDIDATES: tuple[Contender, ...] = (
+BEST_OF_INGREDIENTS: tuple[Contender, ...] = (
     Contender("qlc, one-sided, layer norm", "qlc", {}, {"limit": "one_sided", **_LAYER_NORM}),
+    Contender("qlc, one-sided, target, layer norm", "qlc", {}, {"limit": "one_sided", **_TARGET, **_LAYER_NORM}),
+    Contender("qlc, one-sided, target", "qlc", {}, {"limit": "one_sided", **_TARGET, **_PLAIN}),
+    Contender("qlc, target, layer norm", "qlc", {}, {"limit": "magnitude", **_TARGET, **_LAYER_NORM}),
+)
+"""The four combinations with a correction that had the best mean ranks at one step size in `ingredients`"""
+CANDIDATES: tuple[Contender, ...] = (
+    *BEST_OF_INGREDIENTS,
     Contender("qrc, scaled, layer norm", "qrc", {}, {"h_regularization_scale": "features", **_LAYER_NORM}),
 )
 """What is to be level with every baseline"""
@@ -117,6 +125,8 @@ class OneSettingPreset:
     """Other numbers of reported seeds by domain"""
     zoo: tuple[str, ...] = ("dqn",)
     """The algorithms that run with rl_zoo3's values as well"""
+    zoo_seeds: int | None = None
+    """Reported seeds of these; ``None``: as many as of the others"""
     best_of_each: bool = True
     """Whether each domain's best setting is run as well, beside the one for all"""
     compile: bool = True
@@ -151,9 +161,8 @@ class OneSettingPreset:
         for key in (*self.chosen_on, *self.held_out):
             values = {name: ZOO_VALUES[name][key] for name in self.zoo if key in ZOO_VALUES[name]}
             if values:
-                found.append(
-                    self._part((key,), tuple(Contender(zoo_label(name), name, {}, x) for name, x in values.items()))
-                )
+                part = self._part((key,), tuple(Contender(zoo_label(name), name, {}, x) for name, x in values.items()))
+                found.append(part if self.zoo_seeds is None else replace(part, seeds=self.zoo_seeds, seeds_of={}))
         return found
 
     def _part(self, domains: tuple[str, ...], contenders: tuple[Contender, ...], **more: object) -> ControlPreset:
@@ -177,6 +186,10 @@ def zoo_label(algorithm: str) -> str:
 
 
 _GAMES_FULL = dict.fromkeys(GAMES, 1.0)
+_SHORTER = (
+    "Shorter than the paper's runs: 40 000 steps on the small domains, 20 000 on Cliff World, 100 000 on Lunar Lander. "
+    "Six step sizes for each contender, three constant and three falling."
+)
 PRESETS = {
     "smoke": OneSettingPreset(
         ("acrobot", "cliff-world"),
@@ -203,10 +216,22 @@ PRESETS = {
         seeds_of={"lunar-lander": 10},
         zoo=(),
         best_of_each=False,
-        note="Shorter than the paper's runs: 40 000 steps on the small domains, 20 000 on Cliff World, 100 000 on "
-        "Lunar Lander. Six step sizes for each contender, three constant and three falling. MinAtar and rl_zoo3's "
-        "values take hours on two cores each, and the best setting of each environment beside the one for all is left "
-        "out, too; all are in the paper preset.",
+        note=f"{_SHORTER} MinAtar and rl_zoo3's values, which take hours on two cores each, are in the scale `long`; "
+        "the best setting of each environment beside the one for all is in `paper`.",
+    ),
+    "long": OneSettingPreset(
+        CHEAP_DOMAINS,
+        HELD_OUT,
+        contenders(FEW_RATES, FEW_RATES, (64,), tuple(one.label for one in (*BEST_OF_INGREDIENTS, *BASELINES))),
+        seeds=30,
+        selection_seeds=5,
+        steps=0.4,
+        steps_by_domain=_GAMES_FULL,
+        seeds_of={"lunar-lander": 10, **dict.fromkeys(GAMES, 5)},
+        zoo=("dqn", "qrdqn"),
+        zoo_seeds=10,
+        best_of_each=False,
+        note=f"{_SHORTER} MinAtar has 130 000 steps and five seeds, rl_zoo3's values ten.",
     ),
     "paper": OneSettingPreset(
         CHEAP_DOMAINS,
@@ -393,7 +418,7 @@ EXPERIMENT = Experiment(
             "the same step sizes for all, and little else",
             "more settings are more tries. There are six step sizes, three constant and three falling, for every "
             "contender, and one refresh, every 64 steps, for every target network.",
-            scales=("laptop",),
+            scales=("laptop", "long"),
         ),
         Reading(
             "How many settings does each contender choose from?",
