@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import os
 import sys
@@ -131,7 +132,8 @@ def make_page(job: Job) -> Page:
 
 def _in_processes(jobs: list[Job]) -> list[Page]:
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(available_cores(), len(jobs)), mp_context=context) as pool:
+    # Figures are many small objects that the collector of cycles would go through again and again.
+    with ProcessPoolExecutor(min(available_cores(), len(jobs)), mp_context=context, initializer=gc.disable) as pool:
         # The longest first, or the last page would be made alone, and the others' processes wait for it.
         ordered = sorted(jobs, key=_table_size, reverse=True)
         made = dict(zip(ordered, pool.map(make_page, ordered), strict=True))

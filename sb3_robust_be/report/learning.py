@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 MOST_LINES = 30
 """Runs of a panel that are drawn as lines of their own"""
+BAND_RESAMPLES = 2_000
+"""Of a band, whose edges then lie within some hundredths of its width of what many more would give"""
 
 
 def learning_curves(
@@ -43,6 +45,7 @@ def learning_curves(
     caption: str = "",
     show_runs: bool = False,
     level: float = 0.95,
+    n_resamples: int = BAND_RESAMPLES,
 ) -> Plot:
     """Mean learning curves with pointwise percentile bootstrap intervals over runs, one panel per domain.
 
@@ -57,6 +60,8 @@ def learning_curves(
     :param rng: For the bootstrap.
     :param show_runs: Also show the runs, wherever they have a value: each as a thin line, or, where a panel has more
         than :data:`MOST_LINES`, the band between the tenth and the ninetieth percentile of each algorithm.
+    :param level: Of the intervals.
+    :param n_resamples: Of the bootstrap.
     :return: Rows ``panel, algorithm, step, mean, low, high, runs``, the last being how many have a value there; the
         mean is NaN where some of those that are not left out have none.
     """
@@ -74,7 +79,7 @@ def learning_curves(
                     )
                 left = curves[_has_values(curves)]
                 # Without any run, those that have failed give a band of NaN.
-                band = mean_band(left if len(left) else curves, rng=rng, level=level)
+                band = mean_band(left if len(left) else curves, rng=rng, level=level, n_resamples=n_resamples)
                 if show_runs and sum(map(len, entries.values())) <= MOST_LINES:
                     axis.plot(at, curves.T, color=look[key].colour, linewidth=0.5, alpha=0.3, label=f"_runs:{key}")
                 elif show_runs:

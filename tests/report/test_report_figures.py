@@ -22,6 +22,7 @@ from report_figures import (
 from sb3_robust_be import report
 from sb3_robust_be.envs.cliff_world import CLIFF, GOAL
 from sb3_robust_be.evaluation import mean_band
+from sb3_robust_be.report.learning import BAND_RESAMPLES
 from sb3_robust_be.report.sensitivity_panels import places, value_labels
 
 
@@ -33,7 +34,7 @@ def test_learning_curves_show_the_bands_and_every_run(made):
         assert axis.get_xlabel() == "environment steps"
         for key, values in entries.items():
             values = np.where(np.isfinite(values), values, np.nan)
-            band = mean_band(values, rng=generator)
+            band = mean_band(values, rng=generator, n_resamples=BAND_RESAMPLES)
             rows = [row for row in written_rows(plot) if (row["panel"], row["algorithm"]) == (panel, key)]
             for column, expected in (("mean", band.estimate), ("low", band.low), ("high", band.high)):
                 np.testing.assert_array_equal([float(row[column]) for row in rows], expected)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from sb3_robust_be import report
-from sb3_robust_be.evaluation import mean_interval
+from sb3_robust_be.evaluation import Interval, mean_intervals
 from sb3_robust_be.experiments.linear.prediction_claims import Panel
 
 FAMILIES: dict[str, dict[str, str]] = {
@@ -83,21 +83,34 @@ def table(measure: str, panels: Mapping[str, Panel], before: Mapping[str, float]
     :param before: The metric before learning, by case.
     """
     rows = []
-    for case, panel in panels.items():
-        for algorithm, one in panel.items():
-            row: dict[str, Any] = {"problem": case, "algorithm": report.label(algorithm)}
-            diverged = int((~np.isfinite(one.best)).sum())
-            row["error"] = math.inf if diverged else mean_interval(one.best, rng=np.random.default_rng(0))
-            row["error ÷ before"] = math.inf if diverged else float(one.best.mean() / before[case])
-            row["width"] = mean_interval(one.width, rng=np.random.default_rng(0))
-            row |= {"α": _power(one.alphas[one.chosen]), "η": _power(one.eta)}
-            row |= {"diverged": diverged, "seeds": len(one.best)}
-            rows.append(row)
+    shown = [(case, algorithm, one) for case, panel in panels.items() for algorithm, one in panel.items()]
+    # A diverged run has no mean; its row says ∞ in place of the one of zeros.
+    errors = _means([np.where(np.isfinite(one.best).all(), one.best, 0.0) for *_, one in shown])
+    widths = _means([one.width for *_, one in shown])
+    for (case, algorithm, one), error, width in zip(shown, errors, widths, strict=True):
+        row: dict[str, Any] = {"problem": case, "algorithm": report.label(algorithm)}
+        diverged = int((~np.isfinite(one.best)).sum())
+        row["error"] = math.inf if diverged else error
+        row["error ÷ before"] = math.inf if diverged else float(one.best.mean() / before[case])
+        row["width"] = width
+        row |= {"α": _power(one.alphas[one.chosen]), "η": _power(one.eta)}
+        row |= {"diverged": diverged, "seeds": len(one.best)}
+        rows.append(row)
     caption = (
         f"{MEASURES[measure]}, at the step sizes chosen, on fresh seeds; ∞ where one diverged. Width: how many α have "
         "at most twice the mean of those that did not."
     )
     return report.Table(measure.replace("_", "-"), rows, caption=caption)
+
+
+def _means(samples: Sequence[np.ndarray]) -> list[Interval]:
+    """Of samples (runs,), those of one size by the same resamples: hundreds of bootstraps at once."""
+    found: dict[int, Interval] = {}
+    for size in {len(own) for own in samples}:
+        places = [i for i, own in enumerate(samples) if len(own) == size]
+        together = mean_intervals(np.stack([samples[i] for i in places]), rng=np.random.default_rng(0))
+        found |= zip(places, together, strict=True)
+    return [found[i] for i in range(len(samples))]
 
 
 def _power(value: float) -> str:
