@@ -286,6 +286,7 @@ class _Call:
             with contextlib.redirect_stdout(io.StringIO()):
                 get_model_path(seen.exp_id, seen.folder, seen.algo, env_name, *which)
         except (AssertionError, ValueError) as error:
+            self.check_environment()  # of an id that nobody knows there is no agent to train
             train_first = f"sb3-robust-be train --algo {seen.algo} --env {seen.env}"
             self.error(f"{error}. Train an agent first, `{train_first}`, or choose one with -f and --exp-id.")
 

@@ -27,6 +27,7 @@ def in_tmp_path(tmp_path, monkeypatch):
         (["train", "--env", "MountainCar1000-v0"], "Did you mean 'RobustBE/MountainCar1000-v0'?"),
         (["train", "--env", "breakout-v1"], "'MinAtar/Breakout-v1'"),
         (["tune", "--env", "MinAtar/Breakuot-v0"], "Did you mean 'MinAtar/Breakout-v0'"),
+        (["enjoy", "--env", "CliffWorld-v0"], "Did you mean 'RobustBE/CliffWorld-v0'?"),
         (["enjoy", "--env", "Acrobot-v1"], "sb3-robust-be train --algo qlc --env Acrobot-v1"),
         (["train", "--env", "no_env_like_this"], "name that with --gym-packages"),
         (["train", "--env", "my_envs:X-v0"], "give --gym-packages my_envs --env X-v0."),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import gymnasium as gym
 
+from sb3_robust_be.envs import why_unregistered
 from sb3_robust_be.messages import first_line
 from sb3_robust_be.runner.specs import Spec
 
@@ -39,6 +40,11 @@ def check_environments(specs: Sequence[Spec]) -> None:
         import_packages(spec)
         try:
             gym.make(env, **kwargs).close()
+        except gym.error.UnregisteredEnv as error:
+            raise ValueError(
+                f"{env} is not registered with gymnasium. {why_unregistered(env, error)} Correct the id, or name the "
+                "module that registers it in gym_packages."
+            ) from error
         except Exception as error:
             raise ValueError(
                 f"{env} cannot be made here: {first_line(error)} Install what it needs, then run this again."

@@ -37,17 +37,18 @@ class Exploration:
         self.rates = np.ones(len(models))
         """ε, shape (members,)"""
 
-    def set_progress(self, progress_remaining: float) -> None:
-        """Set every member's ε to that of the current progress.
+    def set_progress(self, progress_remaining: float, going_on: np.ndarray | bool = True) -> None:
+        """Set ε to that of the current progress.
 
         :param progress_remaining: From 1 to 0.
+        :param going_on: Which members have not failed, shape (members,), or all; the others keep theirs.
         """
         # SB3's schedule divides by the fraction at the very beginning, where a single agent does not ask it.
         distinct = [
             schedule(progress_remaining) if fraction > 0 else final
             for (_, final, fraction), schedule in self._distinct.items()
         ]
-        self.rates = np.minimum(np.array(distinct)[self._member], self.cap)
+        self.rates = np.where(going_on, np.minimum(np.array(distinct)[self._member], self.cap), self.rates)
 
     def random_actions(self, uniforms: np.ndarray, masks: np.ndarray | None = None) -> np.ndarray:
         """Choose uniformly random actions.

@@ -58,7 +58,7 @@ def single_agent(
     failed_at = int(trainer.failed_at[member])
     model.num_timesteps = trainer.num_timesteps if failed_at < 0 else failed_at
     model._n_updates = learner.updates_of(row)
-    model._n_calls = trainer.n_calls  # type: ignore[attr-defined]
+    model._n_calls = int(trainer.n_steps[member])  # type: ignore[attr-defined]
     model.exploration_rate = float(trainer.exploration.rates[member])  # type: ignore[attr-defined]
     model._total_timesteps = trainer.total
     model._current_progress_remaining = 1.0 - model.num_timesteps / trainer.total

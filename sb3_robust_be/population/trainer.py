@@ -97,7 +97,7 @@ class Trainer:
         self.exploration.cap = self.exploration.rates if resumed else np.ones_like(self.exploration.rates)
         self.total = self.num_timesteps + total_timesteps
         self._make_room(total_timesteps)
-        self.exploration.set_progress(1.0 - self.num_timesteps / self.total)
+        self.exploration.set_progress(1.0 - self.num_timesteps / self.total, self.failed_at < 0)
 
     def _make_room(self, steps: int) -> None:
         """Make the replay buffer, or enlarge it, as far as these steps can fill it."""
@@ -169,7 +169,7 @@ class Trainer:
             self.normalizer.step(self.observations, result.rewards, ended, self.failed_at < 0)
         progress = 1.0 - self.num_timesteps / self.total
         self._refresh_targets()
-        self.exploration.set_progress(progress)
+        self.exploration.set_progress(progress, self.failed_at < 0)
         if self.num_timesteps > self.learning_starts and self.collected % self._train_freq == 0:
             self._train(uniforms[:, Exploration.WIDTH :], progress)
 

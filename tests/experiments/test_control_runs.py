@@ -168,8 +168,12 @@ def test_parts_keep_every_process_busy(groups, jobs, parts):
 
 def test_environments_are_tried_before_the_work():
     check_environments([tiny(), {"function": "linear"}])
-    with pytest.raises(ValueError, match=r"Nowhere-v0 cannot be made here: .*Install what it needs"):
+    with pytest.raises(ValueError, match=r"^Nowhere-v0 is not registered with gymnasium\. .*in gym_packages\.$"):
         check_environments([tiny(env="Nowhere-v0")])
+    with pytest.raises(ValueError, match=r"Did you mean 'RobustBE/CliffWorld-v0'\? Correct the id"):
+        check_environments([tiny(env="CliffWorld-v0")])
+    with pytest.raises(ValueError, match=r"CartPole-v1 cannot be made here: .*Install what it needs"):
+        check_environments([tiny(env="CartPole-v1", env_kwargs={"nonsense": 1})])
 
 
 def test_choices_are_units_of_their_own():

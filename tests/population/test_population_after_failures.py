@@ -39,6 +39,14 @@ def test_the_updates_of_a_failed_member_are_saved(tmp_path):
     assert int(loaded[1]._feature_norm_updates) == AT - 1 - 20
 
 
+def test_a_failed_member_keeps_its_exploration_and_count_of_steps():
+    """Those of its last step, which a single agent would have, too; the others go on."""
+    failed = population("exception", exploration_fraction=1.0).learn(STEPS)
+    rate = failed[0].exploration_schedule
+    assert failed[1].exploration_rate == rate(1.0 - (AT - 1) / STEPS) > failed[0].exploration_rate == rate(0.0)
+    assert (failed[1]._n_calls, failed[0]._n_calls) == (AT - 1, STEPS)
+
+
 def test_a_member_that_failed_before_it_learned_has_an_optimiser_without_a_state():
     failed = population("exception", episode=1).learn(STEPS)
     assert failed[1].num_timesteps < 20
