@@ -68,7 +68,9 @@ def _part(rows: Rows, part: str) -> dict[float, dict[str, Row]]:
     return found
 
 
-def verdicts(minima: Mapping[float, Mapping[str, Row]], surfaces: Mapping[float, Mapping[str, Floats]]) -> list[Verdict]:
+def verdicts(
+    minima: Mapping[float, Mapping[str, Row]], surfaces: Mapping[float, Mapping[str, Floats]]
+) -> list[Verdict]:
     """
     :param minima: By τ of the Huber loss and target's label.
     :param surfaces: Likewise the objectives, over equally spaced weights around the TD solution.
