@@ -157,9 +157,9 @@ def _plots(relative: Relative, draws: int) -> list[report.Plot]:
             }
         caption = (
             f"Value errors at the fixed points of the MSPBE and of the MHPBE with τ = {tau:g}, over the least that the "
-            "features can represent, at which bars begin: shorter is better. The objectives differ in the functions "
-            "among which h, the estimate of the TD error, is the best: all of them (no projection), V + 5: those of "
-            "the features of the values and five random ones, and V: those of the features of the values (the full "
+            "features can represent, at which bars begin: shorter is better. Each objective counts what h, the "
+            "estimate of the TD error, can represent of it. h is, in all: any function (no projection); in V + 5: one "
+            "of the features of v and of five random ones; in V: one of the features of v alone (the full "
             f"projection). {draws} draws of the random features."
         )
         measure = "error ÷ least representable"
