@@ -255,3 +255,13 @@ def test_the_experiment_takes_scales_and_the_one_hot_default_from_where_they_are
         assert (row["verdict"], row["step size"]) == ("better", "2^-11")
     assert shown["Acrobot", "QRC-Huber", "hard clip"]["step size"] == "2^-10"
     assert LAPTOP.note in analysis.notes
+
+
+def test_sentences_without_runs_are_left_out():
+    preset = replace(LAPTOP, domains=(CLIFF, "acrobot"), seeds=8, variants=("mean per action",), squared_on=())
+    jitter = np.random.default_rng(0).normal(size=8)
+    made_from = made_rows(
+        robustness.EXPERIMENT.plan, preset, lambda run: {"final": jitter[run.spec["seed"]], "diverged_at": None}
+    )
+    (ours,) = by_sentence(robustness.EXPERIMENT.analyse(preset, made_from).verdicts)
+    assert (ours.sentence, len(ours.verdicts)) == ("", 3)

@@ -185,11 +185,9 @@ def robustness_verdicts(preset: RobustnessPreset, runs: Mapping[str, Mapping[str
 
 def _larger_thresholds(cliffs: Mapping[str, Mapping[str, np.ndarray]], tolerances: Mapping[str, float]) -> Rendering:
     labels = {OURS: DEFAULT, **{f"{OURS}, {name}": name for name in LARGER_THRESHOLDS}}
-    return robust_to_threshold(
-        {domain: {labels[label]: own[label] for label in labels if label in own} for domain, own in cliffs.items()},
-        tolerances,
-        "on Cliff World, where larger ones are tried",
-    )
+    own = {domain: {labels[label]: of[label] for label in labels if label in of} for domain, of in cliffs.items()}
+    compared = {domain: of for domain, of in own.items() if len(of) > 1}
+    return robust_to_threshold(compared, tolerances, "on Cliff World, where larger ones are tried")
 
 
 def _ours(runs: Mapping[str, Mapping[str, np.ndarray]], tolerances: Mapping[str, float]) -> Rendering:
