@@ -16,6 +16,8 @@ MOST_NAMES = 9
 """Names that are listed; of more the first ones and how many others"""
 RUN = ("stage", "domain", "contender", "setting", "seed")
 """The columns that tell runs apart"""
+EXACT = "unique"
+"""The column that exact minima have, of which a seed is a draw of the features"""
 
 
 def page_summary(rows: Rows, verdicts: Sequence[Verdict]) -> list[str]:
@@ -46,6 +48,9 @@ def _length(reported: Rows, rows: Rows) -> str:
     seeds = _seeds(reported)
     if not seeds:
         return "Length: everything is computed exactly, without runs and seeds."
+    if all(EXACT in row for row in reported if "failed" not in row):
+        draws = _range(sorted(set(seeds.values())))
+        return f"Length: everything is computed exactly, for {draws} draws of the random features (seeds)."
     steps = sorted({row["steps"] for row in reported if isinstance(row.get("steps"), numbers.Real)})
     long = f"{_range(steps)} steps a run, " if steps else ""
     chosen = sorted(set(_seeds([row for row in rows if row.get("stage") == SELECTION]).values()))
@@ -71,20 +76,31 @@ def _claims(verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
         return "Claims: none is judged."
     of_sentences = [group for group in by_sentence(verdicts) if group.sentence]
-    every = f"{len(verdicts)} verdicts: {counted(verdicts)}."
+    every = f"{_number_of(len(verdicts), 'verdict')}: {counted(verdicts)}."
     if not of_sentences:
         return f"Claims: {every}"
-    return f"Claims: of {len(of_sentences)} sentences of the paper {counted_sentences(of_sentences)}; of {every}"
+    sentences = _number_of(len(of_sentences), "sentence")
+    return f"Claims: of {sentences} of the paper {counted_sentences(of_sentences)}; of {every}"
+
+
+def _number_of(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _surprises(verdicts: Sequence[Verdict]) -> str:
-    of_paper = [verdict for verdict in verdicts if verdict.sentence] or verdicts
-    found = [f"{one.claim} ({number})" if (number := verdict_number(one)) else one.claim for one in surprises(of_paper)]
-    return (
-        f"Largest surprises, claims that do not hold: {'; '.join(found)}."
-        if found
-        else "Surprises: none; no claim is refuted."
-    )
+    """Of the paper's claims; of ours where the page has no others, or where none of the paper's is refuted."""
+    of_paper = [verdict for verdict in verdicts if verdict.sentence]
+    ours = [verdict for verdict in verdicts if not verdict.sentence]
+    if found := surprises(of_paper):
+        return f"Largest surprises, claims that do not hold: {_named(found)}."
+    if found := surprises(ours):
+        whose = "of ours, no claim of the paper being refuted" if of_paper else "claims that do not hold"
+        return f"Largest surprises, {whose}: {_named(found)}."
+    return "Surprises: none; no claim is refuted."
+
+
+def _named(found: Sequence[Verdict]) -> str:
+    return "; ".join(f"{one.claim} ({number})" if (number := verdict_number(one)) else one.claim for one in found)
 
 
 def _lost(rows: Rows) -> str:

@@ -88,8 +88,7 @@ def legend(figure: Figure, looks: Iterable[Look], marker: bool = True) -> None:
         {"color": look.colour, "linestyle": look.line, "marker": look.marker if marker else ""} for look in shown
     ]
     handles = [Line2D([], [], markersize=5, **part) for part in parts]
-    labels = [look.label for look in shown]
-    figure.legend(handles, labels, loc="outside upper center", ncols=_legend_columns(labels), handlelength=2.8)
+    _legend_above(figure, handles, [look.label for look in shown], handlelength=2.8)
 
 
 def padded(values: Iterable[float], share: float = 0.05, log: bool = False) -> tuple[float, float]:
@@ -219,8 +218,19 @@ def legend_patches(figure: Figure, colours: Mapping[str, str]) -> None:
     from matplotlib.patches import Patch
 
     handles = [Patch(facecolor=colour, edgecolor="#444444", linewidth=0.6) for colour in colours.values()]
-    figure.legend(handles, list(colours), loc="outside upper center", ncols=_legend_columns(list(colours)))
+    _legend_above(figure, handles, list(colours))
 
 
-def _legend_columns(labels: Sequence[str]) -> int:
-    return max(1, min(len(labels), int((WIDTH - 0.4) / (0.085 * max(map(len, labels)) + 0.65))))
+def _legend_above(figure: Figure, handles: Sequence[Any], labels: Sequence[str], **style: Any) -> None:
+    """In rows that are about equally long, and are read from left to right: matplotlib fills columns."""
+    most = max(1, min(len(labels), int((WIDTH - 0.4) / (0.085 * max(map(len, labels)) + 0.65))))
+    n_rows = -(-len(labels) // most)
+    n_columns = -(-len(labels) // n_rows)
+    order = [i for column in range(n_columns) for i in range(column, len(labels), n_columns)]
+    figure.legend(
+        [handles[i] for i in order],
+        [labels[i] for i in order],
+        loc="outside upper center",
+        ncols=n_columns,
+        **style,
+    )

@@ -17,6 +17,8 @@ from sb3_robust_be.experiments.experiment import Results, distinct_specs
 from sb3_robust_be.experiments.population_units import make_units
 from sb3_robust_be.experiments.run_functions import run_units
 from sb3_robust_be.population import Population
+from sb3_robust_be.report import label
+from sb3_robust_be.report.sentences import by_sentence
 
 UP, RIGHT, DOWN, LEFT = range(4)
 EXPERIMENT = load_declared("cliff-maps")
@@ -94,8 +96,8 @@ def test_the_experiment_keeps_tables_and_traces_and_draws_them(tmp_path):
     assert results.arrays(uncorrected, "trace")["ratio"][-1].tolist() == [0.0, 0.0, 0.0]
     analysis = EXPERIMENT.analyse(preset, EXPERIMENT.collect(preset, results))
     assert [plot.name for plot in analysis.plots] == ["cliff-world", "mechanism", "distributions"]
-    assert [row["algorithm"] for row in analysis.tables[0].rows] == list(CONTENDERS)
-    assert len(analysis.verdicts) == 10
+    assert [row["algorithm"] for row in analysis.tables[0].rows] == [label(name) for name in CONTENDERS]
+    assert len(analysis.verdicts) == 11
 
 
 CORRECTED = {"qrc", "qrc_huber", "qlc"}
@@ -150,10 +152,10 @@ def made_trace(seed, **means):
 def test_failed_and_diverged_seeds_miss_the_goal(finals, solved, shown):
     analysis = analysed(CliffPreset(seeds=3, steps=200), finals)
     rows = {row["algorithm"]: row for row in analysis.tables[0].rows}
-    assert rows["qrc"]["greedy policy reaches the goal"] == f"{solved} of 3"
-    assert rows["qrc"]["share of |h| > 1"] == (1.0 if solved else None)
+    assert rows["QRC"]["greedy policy reaches the goal"] == f"{solved} of 3"
+    assert rows["QRC"]["share of |h| > 1"] == (1.0 if solved else None)
     others = 0 if "dqn" in finals else 3
-    assert rows["dqn"]["greedy policy reaches the goal"] == f"{others} of 3"
+    assert rows["DQN"]["greedy policy reaches the goal"] == f"{others} of 3"
     verdict = analysis.verdicts[0]
     assert verdict.estimate == pytest.approx((others - solved) / 3)
     assert verdict.seeds == (3, 3)
@@ -192,12 +194,17 @@ AS_NOT_FOUND = {
 
 @pytest.mark.parametrize(("traces", "outcome"), [(AS_FOUND, "holds"), (AS_NOT_FOUND, "does not hold")])
 def test_what_is_said_of_the_mechanism_follows_from_the_traces(traces, outcome):
-    low, high = (-40.0 - 0.1 * np.arange(9), -10.0 - 0.1 * np.arange(9))
-    finals = {"qrc_huber": low, UNCORRECTED: high} if traces is AS_FOUND else {"qrc_huber": high, UNCORRECTED: low}
+    lowest, low, high = (mean - 0.1 * np.arange(9) for mean in (-90.0, -40.0, -10.0))
+    finals = {"qrc": lowest, "qrc_huber": low, UNCORRECTED: high}
+    if traces is AS_NOT_FOUND:
+        finals = dict(zip(finals, (high, low, lowest), strict=True))
     analysis = analysed(CliffPreset(seeds=9, steps=200), finals, traces)
-    _, *verdicts, failing = analysis.verdicts
-    assert [str(verdict.outcome) for verdict in verdicts] == [outcome] * 8
-    assert failing.estimate == 0.0  # all greedy policies reach the goal
+    order, skewed, emphasis, suffers, ours = by_sentence(analysis.verdicts)
+    assert [str(one.outcome) for group in (skewed, emphasis, suffers) for one in group.verdicts] == [outcome] * 5
+    *without, failing = ours.verdicts
+    assert (ours.sentence, [str(one.outcome) for one in without]) == ("", [outcome] * 4)
+    # All greedy policies reach the goal.
+    assert order.verdicts[0].estimate == failing.estimate == 0.0
     if traces is AS_FOUND:
         # The mean of seeds 0 to 8 is 1.04 times seed 0.
         assert (
@@ -224,4 +231,4 @@ def test_the_mechanisms_figure_shows_the_traces():
     assert all(names == set(CONTENDERS) for panel, names in drawn.items() if panel not in without_h)
     scales = [axis.get_yscale() for axis in plot.figure.axes]
     assert scales.count("log") == 1
-    assert all(note in plot.alt for note in analysis.notes)
+    assert all(note in plot.alt for note in analysis.notes[:2])

@@ -10,6 +10,7 @@ from sb3_robust_be.experiments.declared import fixed_points_of_objectives as fix
 from sb3_robust_be.experiments.declared import objectives_over_weight as objectives
 from sb3_robust_be.experiments.declared import projected_fixed_points as projected
 from sb3_robust_be.experiments.declared import projected_losses
+from sb3_robust_be.report.sentences import by_sentence
 
 HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
 
@@ -226,9 +227,12 @@ def test_verdicts_on_projections():
     names = projected.PAPERS
     for share, expected in ((3, HOLDS), (2, FAILS)):
         factors = {case: better if i < share else worse for i, case in enumerate(names)}
-        found = outcomes(projected.verdicts(projected_errors(factors)))
-        same = [claim for claim in found if "same fixed point" in claim]
-        assert found.pop(same[0]) == HOLDS
+        judged = projected.verdicts(projected_errors(factors))
+        assert [len(group.verdicts) for group in by_sentence(judged) if group.sentence] == [1, 2, 12]
+        found = outcomes(judged)
+        shared = [claim for claim in found if "in their fixed point" in claim or "the same fixed point" in claim]
+        # Of H = V, H = all and H = V + 5: the made errors of the MSPBE and of the MHPBE differ but for H = V.
+        assert [found.pop(claim) for claim in shared] == [HOLDS] * 3
         assert set(found.values()) == {expected}
         assert len(found) == 2 * 2 * 3
     # A wider class between the two takes "best of all three" away, not "better than no projection".
@@ -246,13 +250,36 @@ def test_verdicts_on_projections():
     ]
 
 
+def test_objectives_that_share_every_minimum_do_not_differ_with_more_features():
+    errors = projected_errors(dict.fromkeys(projected.PAPERS, (3.0, 2.0, 1.0)))
+    for of in errors.values():
+        for own in of.values():
+            own.update({f"{loss}, {h}": own[f"mspbe, {h}"] for loss in projected.LOSSES for h in ("all", "V + 5")})
+    found = outcomes(projected.verdicts(errors))
+    assert [outcome for claim, outcome in found.items() if "in their fixed point" in claim] == [FAILS] * 2
+    # One draw on one problem is enough.
+    errors["Outlier"]["mave"]["mhpbe, τ = 0.03, all"] = errors["Outlier"]["mave"]["mspbe, all"] * 1.01
+    found = outcomes(projected.verdicts(errors))
+    assert [outcome for claim, outcome in found.items() if "in their fixed point" in claim] == [HOLDS, FAILS]
+
+
 def test_verdicts_on_surfaces():
     theta = np.linspace(-4.0, 4.0, 41)
     square = theta**2
     huber = np.where(np.abs(theta) <= 1.0, square, 2.0 * np.abs(theta) - 1.0)
-    published = {"mspbe": square, "mhpbe": huber, "norm": huber, "tdrc": 0.8 * square}
-    assert set(outcomes(projected_losses.verdicts(1.0, published)).values()) == {HOLDS}
-    opposite = {"mspbe": square, "mhpbe": square, "norm": np.minimum(square, 1.0), "tdrc": square}
-    found = outcomes(projected_losses.verdicts(1.0, opposite))
-    assert set(found.values()) == {FAILS}
-    assert len(found) == 4
+
+    def judged(curves, *minima):
+        curves = dict(zip(("mspbe", "mhpbe", projected_losses.NORM, "tdrc"), curves, strict=True))
+        points = dict(zip(("mspbe", "mhpbe"), minima, strict=True))
+        return projected_losses.verdicts({1.0: points}, {1.0: curves})
+
+    zero = {"theta": [0.0], "value": 0.0}
+    published = judged((square, huber, huber, 0.8 * square), zero, zero)
+    assert set(outcomes(published).values()) == {HOLDS}
+    assert len(published) == 1 + 3 + 1 + 2
+    assert all(verdict.sentence for verdict in published)
+    capped = np.minimum(square, 1.0)
+    opposite = judged((square, square, capped, square), {"theta": [0.0], "value": 0.1}, {"theta": [0.1], "value": -0.1})
+    assert set(outcomes(opposite).values()) == {FAILS}
+    # What there is no minimum or no surface of is not judged.
+    assert projected_losses.verdicts({}, {}) == []

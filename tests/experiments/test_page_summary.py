@@ -45,9 +45,33 @@ def test_exact_results_have_no_length_and_nothing_may_be_refuted():
     compared, length, claims, surprises, _ = page_summary(rows, [computed("1 < 2", 1.0, 2.0)])
     assert compared.endswith("c8 and 3 others, on Baird.")
     assert length == "Length: everything is computed exactly, without runs and seeds."
-    assert claims == "Claims: 1 verdicts: 1 holds."
+    assert claims == "Claims: 1 verdict: 1 holds."
     assert surprises == "Surprises: none; no claim is refuted."
     assert page_summary([], [])[2] == "Claims: none is judged."
+
+
+def test_exact_minima_have_draws_in_place_of_runs():
+    """They have a seed and whether the minimum is unique; a draw that failed has only its seed."""
+    rows = [
+        {"domain": "Outlier", "contender": "mspbe", "seed": 0, "unique": True},
+        {"domain": "Outlier", "contender": "mspbe", "seed": 1, "failed": "no"},
+        {"domain": "HardAlias-2", "contender": "mspbe", "seed": 0, "unique": False},
+    ]
+    said = "Length: everything is computed exactly, for 1 to 2 draws of the random features (seeds)."
+    assert page_summary(rows, [])[1] == said
+    rows.append({"domain": "Outlier", "contender": "tdc", "seed": 0, "steps": 9})
+    assert page_summary(rows, [])[1] == "Length: 9 steps a run, 1 to 2 seeds of each contender."
+
+
+def test_ours_are_named_where_none_of_the_papers_claims_is_refuted():
+    high, low = np.arange(10.0) + 20.0, np.arange(10.0)
+    of_paper, ours = replace(greater("paper's", high, low), sentence="It is."), greater("ours", low, high)
+    _, _, claims, surprises, _ = page_summary([], [of_paper, ours])
+    assert claims == "Claims: of 1 sentence of the paper 1 holds; of 2 verdicts: 1 holds, 1 does not hold."
+    said = "Largest surprises, of ours, no claim of the paper being refuted: ours (difference of means −20.0"
+    assert surprises.startswith(said)
+    assert page_summary([], [of_paper])[3] == "Surprises: none; no claim is refuted."
+    assert page_summary([], [ours])[3].startswith("Largest surprises, claims that do not hold: ours (")
 
 
 def test_columns_of_a_users_own():

@@ -14,6 +14,7 @@ from sb3_robust_be.experiments.control.training import make_agent
 from sb3_robust_be.experiments.declared import robustness
 from sb3_robust_be.experiments.declared.robustness import ALTERNATIVES, CLIFF, ONE_HOT, PRESETS, STATED, STATED_ON
 from sb3_robust_be.experiments.experiment import REPORTED, SELECTION
+from sb3_robust_be.report.sentences import by_sentence
 from sb3_robust_be.runner.specs import dumps
 
 HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
@@ -43,6 +44,10 @@ def test_laptops_runs_are_as_many_as_it_says():
     assert {rate for env, rate in rates if "Cliff" in env} == {2.0**-11}
     assert {rate for env, rate in rates if "Cliff" not in env} == {2.0**-10}
     assert {spec["seed"] for spec in specs} == set(range(20))
+
+
+def test_every_change_is_explained():
+    assert set(robustness.MEANINGS) == {*ALTERNATIVES, *STATED, robustness.OBSERVATION}
 
 
 @pytest.mark.parametrize("key", LAPTOP.domains)
@@ -151,7 +156,9 @@ def test_runs_without_a_return_count_as_the_lowest_and_many_of_them_resolve_noth
 
 
 def test_the_figure_shows_the_differences():
-    plot = made.differences_plot({"D": OWN, "E": {"qrc_huber": runs(0.0), "qrc_huber, a": runs(1.0)}})
+    meanings = {"a": "first", "c": "third", "d": "none of these"}
+    plot = made.differences_plot({"D": OWN, "E": {"qrc_huber": runs(0.0), "qrc_huber, a": runs(1.0)}}, meanings)
+    assert plot.caption.endswith(" a: first; c: third.")
     bars = {(row["panel"], row["group"], row["series"]): (row["low"], row["high"]) for row in plot.data}
     assert list(bars) == [
         *(("D", "a", name) for name in ("qrc_huber", "qrc")),
@@ -208,15 +215,32 @@ def test_the_experiment_takes_scales_and_the_one_hot_default_from_where_they_are
         one_hot = 50.0 if spec["env_kwargs"] else 0.0
         clip = 150.0 if spec["arguments"].get("projection") == "huber" else 0.0
         wide = 50.0 if spec["arguments"]["policy_kwargs"]["net_arch"] == [64, 64] else 0.0
-        return {"final": base + one_hot + clip + wide + jitter[spec["seed"]], "diverged_at": None}
+        larger = 250.0 if spec["arguments"].get("huber_threshold") == 10.0 else 0.0
+        return {"final": base + one_hot + clip + wide + larger + jitter[spec["seed"]], "diverged_at": None}
 
     analysis = robustness.EXPERIMENT.analyse(preset, made_rows(robustness.EXPERIMENT.plan, preset, rule))
     # 150 is within a fifth of 1000, on Cliff World and Mountain Car, and not of 500.
     *unchanged, against_dqn = [verdict for verdict in analysis.verdicts if not verdict.sentence]
     assert against_dqn.outcome is HOLDS
-    together, *each = [verdict for verdict in analysis.verdicts if verdict.sentence]
-    assert {together.outcome, *(verdict.outcome for verdict in each)} == {HOLDS}
-    assert len(each) == 2, "QRC is on Cliff World only here"
+    clip, thresholds, units, ours = by_sentence(analysis.verdicts)
+    assert {verdict.outcome for verdict in units.verdicts} == {HOLDS}
+    assert len(units.single()) == 2, "QRC is on Cliff World only here"
+    assert "just as effective" in clip.sentence
+    assert [verdict.outcome for verdict in clip.combined()] == [FAILS]
+    assert [(verdict.claim.split(":")[0], verdict.outcome) for verdict in clip.single()] == [
+        *(("Acrobot", FAILS), ("Cart-pole", FAILS), ("Cliff World", HOLDS), ("Cliff World, one-hot", HOLDS)),
+        ("Mountain Car", HOLDS),
+    ]
+    # κ = 10 is above 1 by 250, which is more than a fifth of 1000, and κ = 100 is as good as 1.
+    assert "robust to the choice of threshold parameter" in thresholds.sentence
+    found = {verdict.claim: verdict.outcome for verdict in thresholds.single()}
+    for domain in ("Cliff World", "Cliff World, one-hot"):
+        assert found.pop(f"{domain}: the mean changes by at most 200 over κ") == FAILS
+        assert found.pop(f"{domain}: κ = 1 is at most 200 below κ = 10") == FAILS
+        assert found.pop(f"{domain}: κ = 1 is at most 200 below κ = 100") == HOLDS
+    assert found == {}
+    assert [verdict.outcome for verdict in thresholds.combined()] == [FAILS, FAILS]
+    assert ours.sentence == ""
     outcomes = {verdict.claim.split(" on ")[1]: verdict.outcome for verdict in unchanged}
     assert outcomes == {
         **{"Acrobot": FAILS, "Cart-pole": FAILS, "Cliff World": HOLDS, "Cliff World, one-hot": HOLDS},
@@ -231,3 +255,13 @@ def test_the_experiment_takes_scales_and_the_one_hot_default_from_where_they_are
         assert (row["verdict"], row["step size"]) == ("better", "2^-11")
     assert shown["Acrobot", "QRC-Huber", "hard clip"]["step size"] == "2^-10"
     assert LAPTOP.note in analysis.notes
+
+
+def test_sentences_without_runs_are_left_out():
+    preset = replace(LAPTOP, domains=(CLIFF, "acrobot"), seeds=8, variants=("mean per action",), squared_on=())
+    jitter = np.random.default_rng(0).normal(size=8)
+    made_from = made_rows(
+        robustness.EXPERIMENT.plan, preset, lambda run: {"final": jitter[run.spec["seed"]], "diverged_at": None}
+    )
+    (ours,) = by_sentence(robustness.EXPERIMENT.analyse(preset, made_from).verdicts)
+    assert (ours.sentence, len(ours.verdicts)) == ("", 3)

@@ -285,3 +285,24 @@ def test_maps_show_values_and_greedy_actions(made):
     np.testing.assert_array_equal(np.reshape([float(row["q"]) for row in rows], (20, 4)), q["qrc"])
     assert [row["action"] for row in rows[:4]] == ["up", "right", "down", "left"]
     assert sum(row["greedy"] == "True" for row in rows) == 20
+
+
+@pytest.mark.parametrize(
+    ("n_labels", "rows"),
+    [(3, ["012"]), (6, ["012", "345"]), (7, ["0123", "456"])],
+)
+def test_legends_are_read_row_by_row(n_labels, rows):
+    """Five labels of this length fit into a row; two rows are about equally long."""
+    names = [f"number {i}, wide" for i in range(n_labels)]
+    plots = [
+        report.bars("bars", {"p": {"g": dict.fromkeys(names, 1.0)}}, measure="m"),
+        report.learning_curves("curves", {"p": dict.fromkeys(names, np.zeros((2, 2)))}, [0, 1], measure="m", rng=rng()),
+    ]
+    for plot in plots:
+        plot.png()
+        [legend] = plot.figure.legends
+        by_height: dict[float, list[tuple[float, str]]] = {}
+        for text in legend.get_texts():
+            box = text.get_window_extent()
+            by_height.setdefault(-round(box.y0), []).append((box.x0, text.get_text().split()[1].rstrip(",")))
+        assert ["".join(label for _, label in sorted(by_height[y])) for y in sorted(by_height)] == rows

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sb3_robust_be import report
-from sb3_robust_be.evaluation import Verdict, fails_more, greater
+from sb3_robust_be.evaluation import fails_more, greater
 from sb3_robust_be.experiments.cliff_world.trace import GROUPS
 from sb3_robust_be.experiments.experiment import Analysis
+from sb3_robust_be.experiments.rendering import Rendering
 from sb3_robust_be.report.panels import on_ticks
 
 Floats = NDArray[np.float64]
@@ -23,10 +24,15 @@ UNCORRECTED = "qrc_huber, κ = 0"
 CORRECTED = ("qrc", "qrc_huber", "qlc")
 _FALLS, _BLOCKED = GROUPS.index("falls"), GROUPS.index("blocked moves")
 _CAPTION = (
-    "A fall is one of the four moves into the cliff; a blocked move goes against the border and stays in its cell. "
-    "Clipped: h beyond ±κ, or beyond QLC's limit; |γz|/|δ|: the size of the correction over that of the TD error, both "
-    "averaged over the transitions in the replay buffer. κ = 0 is semi-gradient Q-learning with the same δ. "
-    "All rewards are negative, so that no start is worth more than 0."
+    "What corrections do over training. A fall is one of the four moves into the cliff; a blocked move goes against "
+    "the border and stays in its cell. Clipped: h, the estimate of the TD error, is beyond ±κ, or beyond QLC's limit; "
+    "|γz|/|δ|: the size of the correction over that of the TD error δ, both averaged over the transitions in the "
+    "replay buffer. κ = 0 is semi-gradient Q-learning with the same δ. All rewards are negative, so that no start is "
+    "worth more than 0."
+)
+_TABLE = (
+    "Means over seeds and over the steps of training, of what the replay buffer holds. Push on the start's value: the "
+    "part −γz of the updates that lead to the start, by which the correction alone moves that value."
 )
 
 
@@ -36,24 +42,25 @@ def add_mechanism(
     scores: Mapping[str, Floats],
     solved: Mapping[str, np.ndarray],
     rng: np.random.Generator,
-) -> None:
-    """Add the figure, the table, the verdicts, before any correction, and the sentences.
+) -> list[Rendering]:
+    """Add the figure, the table and the notes.
 
     :param analysis: That of the experiment.
     :param traces: Of the runs that neither failed nor diverged, by contender.
     :param scores: Online returns of all runs, by contender.
     :param solved: Whether each run's greedy policy reaches the goal, by contender.
     :param rng: For the bands.
+    :return: The paper's sentences on corrections, and our claims on them, with what each is judged by.
     """
     if too_few := [report.label(name) for name, own in traces.items() if len(own) < 2]:
         analysis.notes.append(f"The mechanism is not shown: {', '.join(too_few)} has fewer than two finished runs.")
-        return
+        return []
     stacked = {name: _stack(own) for name, own in traces.items()}
     analysis.plots.append(_figure(stacked, next(iter(traces.values()))[0]["step"], rng))
-    caption = "Means over seeds and over the steps of training, of what the replay buffer holds."
-    analysis.tables.append(report.Table("corrections", _rows(stacked), caption))
-    analysis.verdicts += _verdicts(stacked, scores, solved)
+    analysis.tables.append(report.Table("corrections", _rows(stacked), _TABLE))
     analysis.notes += _sentences(stacked)
+    qrc, huber = stacked["qrc"], stacked["qrc_huber"]
+    return [_skewed_updates(qrc, huber), _deemphasised(huber), _without_correction(stacked, scores, solved)]
 
 
 def _stack(traces: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Floats]:
@@ -84,7 +91,7 @@ def _figure(stacked: Mapping[str, dict[str, Floats]], steps: np.ndarray, rng: np
 def _rows(stacked: Mapping[str, dict[str, Floats]]) -> list[dict[str, Any]]:
     return [
         {
-            "algorithm": name,
+            "algorithm": report.label(name),
             "transitions": group,
             "share": _mean(of["share"][..., i]),
             "mean |δ|": _mean(of["td_error"][..., i]),
@@ -113,78 +120,85 @@ def _last(x: Floats) -> Floats:
     return _first(x[:, ::-1])
 
 
-def _verdicts(
-    stacked: Mapping[str, dict[str, Floats]],
-    scores: Mapping[str, Floats],
-    solved: Mapping[str, np.ndarray],
-) -> list[Verdict]:
-    return [*_first_quarter(stacked["qrc"], stacked["qrc_huber"]), *_last_quarter(stacked, scores, solved)]
+def _skewed_updates(qrc: Mapping[str, Floats], huber: Mapping[str, Floats]) -> Rendering:
+    return Rendering(
+        "Further, during the optimization, these high-magnitude errors can skew updates.",
+        [],
+        [
+            greater(
+                "In the first quarter of the steps falls push the start's value up more under QRC than under QRC-Huber",
+                _first(qrc["push"][..., _FALLS]),
+                _first(huber["push"][..., _FALLS]),
+            )
+        ],
+    )
 
 
-def _first_quarter(qrc: Mapping[str, Floats], huber: Mapping[str, Floats]) -> list[Verdict]:
-    """How corrections work at falls and at blocked moves."""
+def _deemphasised(huber: Mapping[str, Floats]) -> Rendering:
     clipped = _first(huber["clipped"][..., _FALLS])
     ratios = np.stack([_first(huber["ratio"][..., group]) for group in (_BLOCKED, _FALLS)])
     # Without the runs that did not fall.
     at_blocked, at_falls = ratios[:, np.isfinite(ratios).all(axis=0)]
-    return [
-        greater(
-            "In the first quarter of the steps QRC-Huber's h is clipped in more than half of the falls",
-            clipped[np.isfinite(clipped)],
-            0.5,
-        ),
-        greater(
-            "In the first quarter QRC-Huber's |γz|/|δ| is larger at blocked moves than at falls",
-            at_blocked,
-            at_falls,
-            method="paired",
-        ),
-        greater(
-            "In the first quarter falls push the start's value up more under QRC than under QRC-Huber",
-            _first(qrc["push"][..., _FALLS]),
-            _first(huber["push"][..., _FALLS]),
-        ),
-        greater(
-            "In the first quarter blocked moves push it up more under QRC-Huber than falls do",
-            _first(huber["push"][..., _BLOCKED]),
-            _first(huber["push"][..., _FALLS]),
-            method="paired",
-        ),
-    ]
+    return Rendering(
+        "This projection [onto the clipped functions] plays the role of deemphasizing errors of high-magnitude.",
+        [],
+        [
+            greater(
+                "In the first quarter QRC-Huber's h is clipped in more than half of the falls",
+                clipped[np.isfinite(clipped)],
+                0.5,
+            ),
+            greater(
+                "In the first quarter QRC-Huber's |γz|/|δ| is larger at blocked moves than at falls",
+                at_blocked,
+                at_falls,
+                method="paired",
+            ),
+            greater(
+                "In the first quarter blocked moves push the start's value up more under QRC-Huber than falls do",
+                _first(huber["push"][..., _BLOCKED]),
+                _first(huber["push"][..., _FALLS]),
+                method="paired",
+            ),
+        ],
+    )
 
 
-def _last_quarter(
+def _without_correction(
     stacked: Mapping[str, dict[str, Floats]],
     scores: Mapping[str, Floats],
     solved: Mapping[str, np.ndarray],
-) -> list[Verdict]:
-    """Compare the agents at the end of training with those without a correction and with DQN."""
+) -> Rendering:
+    """Ours: the agents at the end of training against those without a correction and DQN."""
     huber, without = stacked["qrc_huber"], stacked[UNCORRECTED]
-    return [
-        *(
+    return Rendering(
+        "",
+        [],
+        [
+            *(
+                greater(
+                    f"In the last quarter {report.label(name)}'s value of the start is higher than without the "
+                    "correction (κ = 0)",
+                    _last(stacked[name]["start_value"]),
+                    _last(without["start_value"]),
+                    # A rank test: single seeds' values may be off by hundreds.
+                    method="rank",
+                )
+                for name in ("qrc", "qrc_huber")
+            ),
             greater(
-                f"In the last quarter {report.label(name)}'s value of the start is higher than without the correction",
-                _last(stacked[name]["start_value"]),
-                _last(without["start_value"]),
-                # A rank test: single seeds' values may be off by hundreds.
-                method="rank",
-            )
-            for name in ("qrc", "qrc_huber")
-        ),
-        greater(
-            "In the last quarter more of what QRC-Huber replays is blocked moves than without the correction",
-            _last(huber["share"][..., _BLOCKED]),
-            _last(without["share"][..., _BLOCKED]),
-        ),
-        greater(
-            "QRC-Huber's return is higher without its correction (κ = 0)", scores[UNCORRECTED], scores["qrc_huber"]
-        ),
-        fails_more(
-            "Without the correction the greedy policy misses the goal in more seeds than DQN's",
-            ~solved[UNCORRECTED],
-            ~solved["dqn"],
-        ),
-    ]
+                "In the last quarter more of what QRC-Huber replays is blocked moves than without the correction",
+                _last(huber["share"][..., _BLOCKED]),
+                _last(without["share"][..., _BLOCKED]),
+            ),
+            greater("QRC-Huber's return is higher without its correction", scores[UNCORRECTED], scores["qrc_huber"]),
+            fails_more(
+                "Without the correction the greedy policy misses the goal in more seeds than DQN's",
+                ~solved[UNCORRECTED],
+                ~solved["dqn"],
+            ),
+        ],
+    )
 
 
 def _sentences(stacked: Mapping[str, dict[str, Floats]]) -> list[str]:

@@ -80,24 +80,30 @@ def differences_table(finals: Mapping[str, Runs], rates: Mapping[tuple[str, str]
                 }
             )
     caption = (
-        f"{MEASURE}, mean over seeds. Differences of means with Welch's interval; the verdict is after Holm over a "
-        "domain's rows, and not resolved where more than a tenth of the runs have no return. Cells of variants without "
-        "any return are empty."
+        f"{MEASURE.capitalize()}, mean over seeds. Differences of means with Welch's interval; the verdict is after "
+        "Holm over a domain's rows, and not resolved where more than a tenth of the runs have no return. Cells of "
+        "variants without any return are empty."
     )
     return report.Table("differences", rows, caption)
 
 
-def differences_plot(finals: Mapping[str, Runs]) -> report.Plot:
+def differences_plot(finals: Mapping[str, Runs], meanings: Mapping[str, str]) -> report.Plot:
     """Bars of the differences with their intervals, a panel per domain.
 
     :param finals: Final returns (runs,) by domain and label; NaN for runs without one.
+    :param meanings: What each alternative is, in words, by name.
     """
     panels: dict[str, dict[str, dict[str, Any]]] = {}
     for domain, own in finals.items():
         groups = panels.setdefault(domain, {})
         for label, verdict in against_default(own).items():
             groups.setdefault(label.partition(", ")[2], {})[base_of(label)] = verdict.interval
-    caption = f"{MEASURE}. Above 0, the alternative is better than the algorithm's default. Welch's 95 % intervals."
+    there = {name for groups in panels.values() for name in groups}
+    explained = "; ".join(f"{name}: {meaning}" for name, meaning in meanings.items() if name in there)
+    caption = (
+        f"{MEASURE.capitalize()}. Above 0, the alternative is better than the algorithm's default. Welch's 95 % "
+        f"intervals. {explained}."
+    )
     return report.bars("alternatives", panels, measure="difference to the default", caption=caption)
 
 

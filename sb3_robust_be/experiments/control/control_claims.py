@@ -71,7 +71,7 @@ def control_verdicts(
         _sbeed_suboptimal(means),
         _by_area(areas),
         _over_step_sizes(over_rates or {}),
-        _clips(finals),
+        clips(finals, TOLERANCES),
         _other_dqns(means),
     ]
     return verdicts_of(renderings)
@@ -306,13 +306,18 @@ def _over_step_sizes(over_rates: OverRates) -> Rendering:
     )
 
 
-def _clips(finals: Runs) -> Rendering:
+def clips(finals: Runs, tolerances: Mapping[str, float]) -> Rendering:
+    """The paper's sentence on the clip and its smooth estimate, on each domain that has runs with both.
+
+    :param finals: Final returns (runs,) by domain's name and label; NaN for runs without one.
+    :param tolerances: How far means may differ, in units of the return, by domain's name.
+    """
     parts = []
     for domain, own in finals.items():
         if {OURS, HARD_CLIP} <= own.keys():
             pair = lowest_for_failed({label: own[label] for label in (OURS, HARD_CLIP)})
             claim = f"{domain}: the clip and its smooth estimate differ by at most a fifth of the scale"
-            parts.append(unresolved_if_lost(insensitive(claim, pair, TOLERANCES[domain]), own[OURS], own[HARD_CLIP]))
+            parts.append(unresolved_if_lost(insensitive(claim, pair, tolerances[domain]), own[OURS], own[HARD_CLIP]))
     return Rendering(
         "In practice, we found the simpler linear approximation followed by clipping to be just as effective [as τ "
         "tanh(x/τ)].",

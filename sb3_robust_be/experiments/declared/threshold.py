@@ -12,16 +12,15 @@ from sb3_robust_be.evaluation import (
     Verdict,
     bimodal,
     greater,
-    insensitive,
     longer_tailed,
     lowest_for_failed,
     of_finite,
-    unresolved_if_lost,
 )
 from sb3_robust_be.experiments.control import contenders as c
 from sb3_robust_be.experiments.control.control_analysis import control_analysis
 from sb3_robust_be.experiments.control.domains import ALL_DOMAINS, CHEAP_DOMAINS, DOMAINS, TOLERANCES
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, measure, plan, read
+from sb3_robust_be.experiments.control.threshold_claims import insensitive_if_found, robust_to_threshold
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading
 from sb3_robust_be.experiments.rendering import Rendering, combined_if_any, verdicts_of
 from sb3_robust_be.experiments.rows import Rows
@@ -94,43 +93,10 @@ def threshold_verdicts(finals: Runs) -> list[Verdict]:
             for key, of in finals.items()
         }
         if all(len(of) > 1 for of in own.values()):
-            found += [_robust(own, ending), _sensitive_on_mountain_car(own, ending), _long_tailed(own, ending)]
+            others = {DOMAINS[key].name: of for key, of in own.items() if key != EXCEPTED}
+            robust = robust_to_threshold(others, TOLERANCES, "on all domains but Mountain Car", ending)
+            found += [robust, _sensitive_on_mountain_car(own, ending), _long_tailed(own, ending)]
     return verdicts_of(found)
-
-
-def _insensitive(own: Mapping[str, np.ndarray], claim: str, tolerance: float) -> Verdict:
-    verdict = insensitive(claim, lowest_for_failed(own), tolerance)
-    # One value in place of many runs would be insensitive to anything.
-    return unresolved_if_lost(verdict, *own.values()) if verdict.outcome is Outcome.HOLDS else verdict
-
-
-def _robust(finals: Runs, ending: str) -> Rendering:
-    flat, good = [], []
-    for key, own in finals.items():
-        if key == EXCEPTED:
-            continue
-        name, tolerance = DOMAINS[key].name, TOLERANCES[DOMAINS[key].name]
-        flat.append(_insensitive(own, f"{name}: the mean changes by at most {tolerance:g} over κ{ending}", tolerance))
-        means, default = lowest_for_failed(own), f"κ = 1{ending}"
-        good += [
-            greater(
-                f"{name}: {default} is at most {tolerance:g} below {label}",
-                means[default],
-                means[label],
-                margin=-tolerance,
-            )
-            for label in means
-            if default in means and label != default
-        ]
-    return Rendering(
-        "For three of the domains, QRC-Huber is robust to the choice of threshold parameter with a default value of "
-        "τ = 1 being a good choice.",
-        [
-            *combined_if_any(f"Insensitive to κ{ending} on all domains but Mountain Car", flat),
-            *combined_if_any(f"κ = 1{ending} is at most a fifth of the scale below any other there", good),
-        ],
-        [*flat, *good],
-    )
 
 
 def _sensitive_on_mountain_car(finals: Runs, ending: str) -> Rendering:
@@ -138,7 +104,7 @@ def _sensitive_on_mountain_car(finals: Runs, ending: str) -> Rendering:
     if EXCEPTED in finals:
         own, name = finals[EXCEPTED], DOMAINS[EXCEPTED].name
         tolerance, means = TOLERANCES[name], lowest_for_failed(own)
-        flat = _insensitive(own, "", tolerance)
+        flat = insensitive_if_found("", own, tolerance)
         parts.append(_opposite(flat, f"{name}: the mean changes by more than {tolerance:g} over κ{ending}"))
         papers = f"κ = {DOMAINS[EXCEPTED].huber_threshold:g}{ending}"
         for k in SMALLER:
