@@ -253,18 +253,25 @@ def by_cell(cells: tuple[Cell, ...], own: Returns) -> dict[tuple[str, ...], np.n
     return {tuple(cell): own[cell.label] for cell in cells}
 
 
-def _effects_table(cells: tuple[Cell, ...], finals: Mapping[str, Returns]) -> report.Table:
-    rows: list[Row] = [
-        {"domain": domain, "kind": kind, "effect": name, "difference of the return": interval}
-        for domain, own in finals.items()
-        for kind, effects in (("main", main_effects), ("interaction", interactions))
-        for name, interval in effects(Cell._fields, by_cell(cells, own)).items()
-    ]
+def _effects_table(cells: tuple[Cell, ...], stages: Mapping[str, Mapping[str, Returns]]) -> report.Table:
+    """
+    :param cells: Of the factorial.
+    :param stages: Those that have all cells, by name.
+    """
+    rows: list[Row] = []
+    for domain in next(iter(stages.values())):
+        for kind, effects in (("main", main_effects), ("interaction", interactions)):
+            found = {name: effects(Cell._fields, by_cell(cells, finals[domain])) for name, finals in stages.items()}
+            rows += [
+                {"domain": domain, "kind": kind, "effect": effect}
+                | {f"difference of the return, {name}": own[effect] for name, own in found.items()}
+                for effect in next(iter(found.values()))
+            ]
     caption = (
-        f"{MEASURE}, averaged over all other ingredients. Main: with the level, less with the first one of its kind "
-        "(no correction, κ = 1, no target network, no normalisation). Interaction: how much larger an effect is where "
-        "the other level is there as well. Student's 95 % intervals over the seeds, each of which gives one "
-        "difference; they are not corrected for their number."
+        f"{MEASURE}, averaged over all other ingredients, {'; '.join(_WORDS[name] for name in stages)}. Main: with the "
+        "level, less with the first one of its kind (no correction, κ = 1, no target network, no normalisation). "
+        "Interaction: how much larger an effect is where the other level is there as well. Student's 95 % intervals "
+        "over the seeds, each of which gives one difference; they are not corrected for their number."
     )
     return report.Table("effect-sizes", rows, caption=caption)
 
@@ -400,7 +407,10 @@ def _analyse(preset: IngredientsPreset, rows: Rows) -> Analysis:
     return Analysis(
         verdicts=ingredient_verdicts(preset.cells, constant, lowest),
         plots=[_effects_plot(preset.cells, filled[ONE_RATE], scales)],
-        tables=[_effects_table(preset.cells, filled[ONE_RATE]), _cells_table(filled, ranks(constant))],
+        tables=[
+            _effects_table(preset.cells, {name: own for name, own in filled.items() if name != FALLS}),
+            _cells_table(filled, ranks(constant)),
+        ],
         notes=[
             f"{preset.seeds} seeds; steps: "
             + ", ".join(f"{DOMAINS[d].name} {preset.at_one_step_size(d).steps_of(d)}" for d in preset.domains)
