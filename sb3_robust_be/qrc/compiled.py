@@ -257,10 +257,8 @@ class CompiledUpdate:
                 numbers += [step.relative_decay.rate, step.relative_decay.beta]
                 inputs.append(step.relative_decay.feature_norm)
         graph = self._graphs.get(tuple(key))
-        if graph is None or graph.numbers != numbers:
-            as_tensor = data.rewards.new_tensor(numbers)
-        else:
-            as_tensor = graph.as_tensor
+        known = graph is not None and graph.numbers == numbers
+        as_tensor = graph.as_tensor if known else data.rewards.new_tensor(numbers)
         inputs.append(as_tensor)
         with th.no_grad():
             if graph is None:
