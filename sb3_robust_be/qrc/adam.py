@@ -89,7 +89,8 @@ def fused_step(optimizer: th.optim.Optimizer) -> bool:
     :return: Whether it was made, with the numbers that ``optimizer.step()`` gives bit for bit. It was not where Adam is
         not fused, where :func:`is_plain_adam` is false, and where ``step`` has yet to make the state of a parameter.
     """
-    if not is_plain_adam(optimizer) or not all(group["fused"] for group in optimizer.param_groups):
+    fused = (group.get("fused") and not group["capturable"] for group in optimizer.param_groups)
+    if not is_plain_adam(optimizer) or not all(fused):
         return False
     moved = [[p for p in group["params"] if p.grad is not None] for group in optimizer.param_groups]
     states = [[optimizer.state.get(p) for p in parameters] for parameters in moved]

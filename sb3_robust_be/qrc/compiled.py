@@ -233,6 +233,7 @@ class CompiledUpdate:
         self, data: ReplayBufferSamples, settings: dict[str, Any], step: _Step | None
     ) -> tuple[LossTerms, list[th.Tensor]] | None:
         """The terms of the loss, and the gradients or, after a step, the norm of the values' gradient."""
+        data = _with_floats(data)
         names = [name for name, value in settings.items() if isinstance(value, float)]
         constants = [value for value in settings.values() if not isinstance(value, float)]
         numbers = [settings[name] for name in names]
@@ -317,6 +318,13 @@ class CompiledUpdate:
             )
             run = update
         return _Graph(run, fields, [], inputs[-1])
+
+
+def _with_floats(data: ReplayBufferSamples) -> ReplayBufferSamples:
+    """A batch whose truth values are the floats that the network makes of them: compiled code reads them one by one."""
+    if isinstance(data.observations, dict) or data.observations.dtype != th.bool:
+        return data
+    return data._replace(observations=data.observations.float(), next_observations=data.next_observations.float())
 
 
 def _make_step(
