@@ -83,7 +83,7 @@ def is_plain_adam(optimizer: th.optim.Optimizer) -> bool:
 
 
 def fused_step(optimizer: th.optim.Optimizer) -> bool:
-    """Make the step of torch's fused Adam by its kernel alone, which for a small network takes a quarter of the time.
+    """Make the step of torch's fused Adam by its kernel alone, which for a small network takes half of the time.
 
     :param optimizer: Any, of parameters that have their gradients.
     :return: Whether it was made, with the numbers that ``optimizer.step()`` gives bit for bit. It was not where Adam is
@@ -92,14 +92,15 @@ def fused_step(optimizer: th.optim.Optimizer) -> bool:
     fused = (group.get("fused") and not group["capturable"] for group in optimizer.param_groups)
     if not is_plain_adam(optimizer) or not all(fused):
         return False
-    moved = [[p for p in group["params"] if p.grad is not None] for group in optimizer.param_groups]
-    states = [[optimizer.state.get(p) for p in parameters] for parameters in moved]
-    if not all(map(all, states)) or len({p.dtype for parameters in moved for p in parameters}) > 1:
+    groups = [group for group in optimizer.param_groups if any(p.grad is not None for p in group["params"])]
+    moved = [[p for p in group["params"] if p.grad is not None] for group in groups]
+    states = [[optimizer.state.get(p, {}) for p in parameters] for parameters in moved]
+    if not all(map(all, states)) or len({p.dtype for parameters in moved for p in parameters}) != 1:
         return False
     steps = [[state["step"] for state in own] for own in states]
     with th.no_grad():
         th._foreach_add_([step for own in steps for step in own], 1)
-        for group, parameters, own, own_steps in zip(optimizer.param_groups, moved, states, steps, strict=True):
+        for group, parameters, own, own_steps in zip(groups, moved, states, steps, strict=True):
             kernel = th._fused_adamw_ if group["decoupled_weight_decay"] else th._fused_adam_
             kernel(
                 parameters,

@@ -258,15 +258,16 @@ class CompiledUpdate:
                 numbers += [step.relative_decay.rate, step.relative_decay.beta]
                 inputs.append(step.relative_decay.feature_norm)
         graph = self._graphs.get(tuple(key))
-        known = graph is not None and graph.numbers == numbers
-        as_tensor = graph.as_tensor if known else data.rewards.new_tensor(numbers)
-        inputs.append(as_tensor)
+        if graph is not None and graph.numbers == numbers:
+            inputs.append(graph.as_tensor)
+        else:
+            inputs.append(data.rewards.new_tensor(numbers))
         with th.no_grad():
             if graph is None:
                 graph = self._graphs[tuple(key)] = self._compile(inputs, data, settings, names, step)
                 if not self.works:
                     return None
-            graph.numbers, graph.as_tensor = numbers, as_tensor
+            graph.numbers, graph.as_tensor = numbers, inputs[-1]
             outputs = graph.run(*inputs)
         n = len(graph.fields)
         return LossTerms(**dict(zip(graph.fields, outputs, strict=False))), outputs[n:]

@@ -81,6 +81,21 @@ def test_parameters_without_a_gradient_stay():
     assert [int(mine[1].state[p]["step"]) for p in mine[0]] == [4, 2, 4, 2]
 
 
+def test_a_group_without_gradients_stays_and_none_at_all_is_left_to_torch():
+    mine, torchs = two_groups(), two_groups()
+    for i in range(3):
+        for parameters, optimizer in (mine, torchs):
+            give_gradients(parameters, i)
+            if i == 1:
+                parameters[2].grad = parameters[3].grad = None
+            if optimizer is torchs[1] or not fused_step(optimizer):
+                assert i == 0 or optimizer is torchs[1]
+                optimizer.step()
+    assert_equal(mine, torchs)
+    mine[1].zero_grad()
+    assert not fused_step(mine[1])
+
+
 def test_one_that_has_no_state_yet_is_left_to_torch():
     parameters, optimizer = two_groups()
     give_gradients(parameters, 0)
