@@ -259,7 +259,7 @@ def coefficients(
         bound = 1.0 if threshold is None else threshold
         target = td_error.clip(-bound, bound)
     error = td_error if td_error_threshold is None else td_error.clip(-td_error_threshold, td_error_threshold)
-    return Coefficients(error if gradient_correction else z, -discount * correction_weight * z, target - h)
+    return Coefficients(error if gradient_correction else z, discount * -correction_weight * z, target - h)
 
 
 def semi_gradient_coefficients(

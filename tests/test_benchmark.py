@@ -9,7 +9,7 @@ import pytest
 from stable_baselines3 import DQN
 
 from sb3_robust_be import QRC, QRCHuber
-from sb3_robust_be.benchmark import limit, main, members_curve
+from sb3_robust_be.benchmark import limit, main, members_curve, single_command, widths
 from sb3_robust_be.benchmark import population_benchmark as population
 from sb3_robust_be.benchmark import single as benchmark
 from sb3_robust_be.benchmark.breakdown import PARTS, time_per_part
@@ -91,7 +91,7 @@ def test_parts_add_up_and_leave_the_model_as_it_was(cls):
 def test_command_writes_one_object_per_contender(without_compiler, tmp_path, capsys):
     file = tmp_path / "results" / "benchmark.json"
     arguments = ["--repeats", "2", "--steps", "20", "--net-arch", "4", "--no-memory", "--json", str(file)]
-    assert benchmark.main(arguments) == 0
+    assert main(arguments) == 0
     rows = json.loads(file.read_text())
     assert [row["name"] for row in rows] == ["dqn", "qrc_huber", "qrc"]
     assert {"name", "steps_per_s", "ratio_to_dqn", "ratio_min", "ratio_max", "cpu_s", "peak_mb"} <= set(rows[0])
@@ -111,13 +111,74 @@ def test_peak_memory_is_of_a_process_of_its_own():
         (["--repeats", "0"], "--repeats must be at least 1 and is 0"),
         (["--train-freq", "-1"], "--train-freq must be at least 1 and is -1"),
         (["--env", "CartPole-v99"], "'CartPole-v99' is not registered"),
+        (["--widths", "8", "0"], "--widths must be different numbers of at least 1 and are [8, 0]"),
+        (["--widths", "8", "8"], "--widths must be different numbers of at least 1 and are [8, 8]"),
+        (["--widths", "--net-arch"], "give --net-arch at least one"),
+        (["--widths", "--env", "MinAtar/Breakout-v1"], "leave out --widths"),
+        (["--widths", "--figure", "curve.pdf"], "curve.pdf must end on .svg or .png"),
+        (["--figure", "curve.svg"], "add --widths"),
     ],
 )
 def test_bad_arguments(arguments, message, capsys):
     with pytest.raises(SystemExit) as stop:
-        benchmark.main(arguments)
+        main(arguments)
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
+
+
+# --- widths ---
+
+
+@pytest.fixture
+def eager_widths(monkeypatch):
+    monkeypatch.setattr(widths, "CONTENDERS", {"dqn": "dqn", "qrc_huber": "qrc_huber"})
+
+
+def test_every_width_is_compared_with_the_dqn_of_its_width(eager_widths, monkeypatch):
+    # A round takes DQN as many seconds as its layers have units, and ours half of them.
+    def run_steps(model, steps):
+        units = model.q_net.q_net[0].out_features
+        assert [layer.out_features for layer in list(model.q_net.q_net)[:-1:2]] == [units, units]
+        return (units / (2 if isinstance(model, QRCHuber) else 1), 1.0)
+
+    monkeypatch.setattr(benchmark, "run_steps", run_steps)
+    rows = widths.compare_widths(TINY._replace(net_arch=(64, 64)), (5, 10), repeats=2)
+    assert [(row["width"], row["name"]) for row in rows] == [(w, n) for w in (5, 10) for n in ("dqn", "qrc_huber")]
+    assert [row["steps_per_s"] for row in rows] == [20 / 5, 20 / 2.5, 20 / 10, 20 / 5]
+    assert [row["ratio_to_dqn"] for row in rows] == [1.0, 2.0, 1.0, 2.0]
+
+
+def test_the_command_over_widths(eager_widths, tmp_path, capsys):
+    file, figure = tmp_path / "widths.json", tmp_path / "new" / "widths.svg"
+    arguments = ["--widths", "4", "8", "--repeats", "1", "--steps", "10", "--json", str(file), "--figure", str(figure)]
+    assert main(arguments) == 0
+    rows = json.loads(file.read_text())
+    assert [(row["width"], row["name"]) for row in rows] == [(w, n) for w in (4, 8) for n in ("dqn", "qrc_huber")]
+    assert rows[0]["command"].startswith("sb3-robust-be benchmark --widths 4 8")
+    assert "qrc_huber" in capsys.readouterr().out
+    words = (
+        "DQN",
+        "QRC-Huber",
+        "units of each of 2 hidden layers",
+        "environment steps per second",
+        ">8<",
+        "CartPole-v1",
+    )
+    text = figure.read_text()
+    assert [word for word in words if word not in text] == []
+
+
+def test_widths_without_numbers_and_what_is_compared(monkeypatch, capsys):
+    assert list(widths.CONTENDERS) == ["dqn", "qrc_huber", "qrc_huber_compiled"]
+    asked = []
+
+    def compare_widths(setting, widths, repeats):
+        asked.append((setting.net_arch, widths, repeats))
+        return []
+
+    monkeypatch.setattr(single_command, "compare_widths", compare_widths)
+    assert main(["--widths", "--net-arch", "1", "1", "1"]) == 0
+    assert asked == [((1, 1, 1), [16, 32, 64, 128, 256, 512], 15)]
 
 
 # --- populations ---
@@ -170,7 +231,7 @@ def test_populations_of_images_have_the_network_of_single_agents():
     ("arguments", "message"),
     [
         (["--members", "0"], "must be positive"),
-        (["--figure", "curve.pdf"], "--figure curve.pdf must end on .svg or .png"),
+        (["--figure", "curve.pdf"], "curve.pdf must end on .svg or .png"),
         (["--env", "CartPole-v99"], "'CartPole-v99' is not registered"),
     ],
 )

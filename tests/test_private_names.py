@@ -65,7 +65,7 @@ PRIVATE = {
     "SB3's ReplayBuffer": {"_get_samples"},
     "SB3's BaseCallback": {"_on_step"},
     "a module of torch": {"_forward_hooks", "_forward_pre_hooks", "_parameters"},
-    "torch": {"_inductor"},
+    "torch": {"_foreach_add_", "_fused_adam_", "_fused_adamw_", "_inductor"},
     "torch.utils": {"_pytree"},
     "a tensor of torch": {"_backward_hooks", "_post_accumulate_grad_hooks", "_version"},
     "torch's operations": {"_to_copy", "_unsafe_view"},

@@ -14,6 +14,6 @@ def main(argv: list[str]) -> int:
         from sb3_robust_be.benchmark import population_benchmark as population
 
         return population.main(argv[1:])
-    from sb3_robust_be.benchmark import single
+    from sb3_robust_be.benchmark import single_command
 
-    return single.main(argv)
+    return single_command.main(argv)

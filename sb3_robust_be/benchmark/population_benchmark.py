@@ -20,6 +20,7 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from sb3_robust_be.benchmark.limit import DTYPES, limits
+from sb3_robust_be.benchmark.log_curves import figure_path
 from sb3_robust_be.benchmark.machine import write_rows
 from sb3_robust_be.benchmark.members_curve import MEMBERS, draw
 from sb3_robust_be.benchmark.single import network
@@ -168,7 +169,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows, one object per cell")
     parser.add_argument(
         "--figure",
-        type=Path,
+        type=figure_path,
         metavar="FILE",
         help="also draw agent-steps/s against the number of members, as FILE.svg or .png; without --members, of "
         f"{', '.join(map(str, MEMBERS))} members, compiled",
@@ -176,8 +177,6 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     if args.repeats < 1 or args.seconds <= 0 or min(args.members or [1]) < 1:
         parser.error("--repeats, --seconds and --members must be positive")
-    if args.figure is not None and args.figure.suffix not in (".svg", ".png"):
-        parser.error(f"--figure {args.figure} must end on .svg or .png")
     if args.env not in gym.registry:
         parser.error(f"--env {args.env!r} is not registered with gymnasium")
     th.set_num_threads(1)

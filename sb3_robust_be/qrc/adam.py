@@ -82,6 +82,44 @@ def is_plain_adam(optimizer: th.optim.Optimizer) -> bool:
     )
 
 
+def fused_step(optimizer: th.optim.Optimizer) -> bool:
+    """Make the step of torch's fused Adam by its kernel alone, which for a small network takes half of the time.
+
+    :param optimizer: Any, of parameters that have their gradients.
+    :return: Whether it was made, with the numbers that ``optimizer.step()`` gives bit for bit. It was not where Adam is
+        not fused, where :func:`is_plain_adam` is false, and where ``step`` has yet to make the state of a parameter.
+    """
+    fused = (group.get("fused") and not group["capturable"] for group in optimizer.param_groups)
+    if not is_plain_adam(optimizer) or not all(fused):
+        return False
+    groups = [group for group in optimizer.param_groups if any(p.grad is not None for p in group["params"])]
+    moved = [[p for p in group["params"] if p.grad is not None] for group in groups]
+    states = [[optimizer.state.get(p, {}) for p in parameters] for parameters in moved]
+    if not all(map(all, states)) or len({p.dtype for parameters in moved for p in parameters}) != 1:
+        return False
+    steps = [[state["step"] for state in own] for own in states]
+    with th.no_grad():
+        th._foreach_add_([step for own in steps for step in own], 1)
+        for group, parameters, own, own_steps in zip(groups, moved, states, steps, strict=True):
+            kernel = th._fused_adamw_ if group["decoupled_weight_decay"] else th._fused_adam_
+            kernel(
+                parameters,
+                [p.grad for p in parameters],
+                [state["exp_avg"] for state in own],
+                [state["exp_avg_sq"] for state in own],
+                [],
+                own_steps,
+                lr=group["lr"],
+                beta1=group["betas"][0],
+                beta2=group["betas"][1],
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                amsgrad=False,
+                maximize=False,
+            )
+    return True
+
+
 def adam_direction(
     gradient: th.Tensor, mean: th.Tensor, square: th.Tensor, settings: AdamSettings, eps: th.Tensor
 ) -> th.Tensor:

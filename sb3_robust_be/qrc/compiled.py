@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, cast
 
 import torch as th
@@ -68,11 +69,16 @@ class _Step(NamedTuple):
     relative_decay: RelativeDecay | None
 
 
-class _Graph(NamedTuple):
+@dataclass
+class _Graph:
     """A compiled function of tensors: it gives the fields of :class:`LossTerms` that are named, and then others."""
 
     run: Callable[..., Any]
     fields: list[str]
+    numbers: list[float]
+    """Those of the last call"""
+    as_tensor: th.Tensor
+    """The same as the function takes them"""
 
 
 class CompiledUpdate:
@@ -218,12 +224,16 @@ class CompiledUpdate:
 
     def _hooked(self) -> bool:
         """Whether a user's function waits for the gradient of a parameter, which a graph would not call."""
-        return any(p._backward_hooks or p._post_accumulate_grad_hooks for p in self._every_parameter)
+        for parameter in self._every_parameter:
+            if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+                return True
+        return False
 
     def _run(
         self, data: ReplayBufferSamples, settings: dict[str, Any], step: _Step | None
     ) -> tuple[LossTerms, list[th.Tensor]] | None:
         """The terms of the loss, and the gradients or, after a step, the norm of the values' gradient."""
+        data = _with_floats(data)
         names = [name for name, value in settings.items() if isinstance(value, float)]
         constants = [value for value in settings.values() if not isinstance(value, float)]
         numbers = [settings[name] for name in names]
@@ -247,13 +257,17 @@ class CompiledUpdate:
             if step.relative_decay is not None:
                 numbers += [step.relative_decay.rate, step.relative_decay.beta]
                 inputs.append(step.relative_decay.feature_norm)
-        inputs.append(data.rewards.new_tensor(numbers))
         graph = self._graphs.get(tuple(key))
+        if graph is not None and graph.numbers == numbers:
+            inputs.append(graph.as_tensor)
+        else:
+            inputs.append(data.rewards.new_tensor(numbers))
         with th.no_grad():
             if graph is None:
                 graph = self._graphs[tuple(key)] = self._compile(inputs, data, settings, names, step)
                 if not self.works:
                     return None
+            graph.numbers, graph.as_tensor = numbers, inputs[-1]
             outputs = graph.run(*inputs)
         n = len(graph.fields)
         return LossTerms(**dict(zip(graph.fields, outputs, strict=False))), outputs[n:]
@@ -304,7 +318,14 @@ class CompiledUpdate:
                 "pass compile=False."
             )
             run = update
-        return _Graph(run, fields)
+        return _Graph(run, fields, [], inputs[-1])
+
+
+def _with_floats(data: ReplayBufferSamples) -> ReplayBufferSamples:
+    """A batch whose truth values are the floats that the network makes of them: compiled code reads them one by one."""
+    if isinstance(data.observations, dict) or data.observations.dtype != th.bool:
+        return data
+    return data._replace(observations=data.observations.float(), next_observations=data.next_observations.float())
 
 
 def _make_step(

@@ -30,6 +30,7 @@ from stable_baselines3.dqn.dqn import DQN
 
 from sb3_robust_be.envs.action_masks import checked_masks
 from sb3_robust_be.messages import warn
+from sb3_robust_be.qrc.adam import fused_step
 from sb3_robust_be.qrc.channels import with_channels, wrap_env
 from sb3_robust_be.qrc.compiled import CompiledUpdate
 from sb3_robust_be.qrc.diagnostics import UpdateDiagnostics
@@ -394,7 +395,9 @@ class TwoHeadDQN(MaskedDQN):
             compiled_terms = self._compiled.gradients(data, settings)
             if compiled_terms is not None:
                 return compiled_terms
-        self.policy.optimizer.zero_grad()
+        for group in self.policy.optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
         terms = self.batch_loss(data, settings)
         terms.loss.backward()
         # The diagnostics keep the terms, and nothing that holds a graph can be copied.
@@ -452,7 +455,8 @@ class TwoHeadDQN(MaskedDQN):
         grad_norm = self._clip_gradients(optimizer.param_groups[VALUE_GROUP]["params"])
         if terms.feature_norm is not None:
             self._regularize(terms.feature_norm)
-        optimizer.step()
+        if not fused_step(optimizer):
+            optimizer.step()
         return terms, grad_norm
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:

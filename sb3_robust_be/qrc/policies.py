@@ -220,7 +220,8 @@ class QRCPolicy(DQNPolicy):
         else:
             features = network.hidden_features(concatenate(observations, next_observations))
             values = q_head(features)
-            q, next_q = values[:batch_size], values[batch_size:]
+            # Slices would each have a gradient as large as both.
+            q, next_q = values.split(batch_size)
         # The secondary head has no part in shaping the features.
         seen = features.detach()[:batch_size]
         return StateValues(q, network.h_net(seen), next_q, seen)
@@ -327,8 +328,9 @@ class QRCPolicy(DQNPolicy):
         """
         if self._mode_matters:
             self.q_net.set_training_mode(mode)
-        if self.training is not mode:  # torch's modules make an assignment costly
-            self.training = mode
+        if self.training is not mode:
+            # Past torch's, which looks whether it is a parameter or a module.
+            object.__setattr__(self, "training", mode)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """As torch's; a target network that only one side has is copied from ``q_net``, or left out.

@@ -11,6 +11,8 @@ import warnings
 import cloudpickle
 import pytest
 import torch as th
+from gymnasium.spaces import Box
+from small_envs import SpaceEnv
 from small_models import those_with
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -293,6 +295,34 @@ def test_schedules_act_without_tracing_again(quick_backend):
     assert_same(updated(eager), updated(compiled))
     assert_compiled(compiled)
     assert (updated(fixed).q_net.q_net[0].weight != eager.q_net.q_net[0].weight).any()
+
+
+def test_truth_values_of_images_enter_as_floats(monkeypatch):
+    entered = []
+
+    def backend(graph, inputs):
+        entered.extend(x.dtype for x in inputs)
+        return graph
+
+    monkeypatch.setattr(CompiledUpdate, "backend", staticmethod(backend))
+    generator = th.Generator().manual_seed(0)
+    images = [th.rand(8, 6, 6, 2, generator=generator) < 0.3 for _ in range(2)]
+    batch = make_batch(8)
+    batch = batch._replace(
+        observations=images[0], next_observations=images[1], rewards=batch.rewards.float(), dones=batch.dones.float()
+    )
+    eager, compiled = (
+        QRCHuber("CnnPolicy", SpaceEnv(Box(0, 1, (6, 6, 2), bool), n_actions=4), seed=0, compile=flag, buffer_size=100)
+        for flag in (False, True)
+    )
+    for model in (eager, compiled):
+        model.policy.set_training_mode(True)
+        for _ in range(5):
+            model._update(batch, model.update_settings())
+    assert_same(eager, compiled, atol=1e-6)
+    assert_compiled(compiled)
+    assert th.bool not in entered
+    assert batch.observations.dtype == th.bool
 
 
 def test_another_batch_size_traces_again(quick_backend):
