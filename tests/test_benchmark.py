@@ -6,6 +6,7 @@ import json
 import statistics
 
 import pytest
+import torch as th
 from stable_baselines3 import DQN
 
 from sb3_robust_be import QRC, QRCHuber
@@ -86,6 +87,28 @@ def test_parts_add_up_and_leave_the_model_as_it_was(cls):
     assert model._n_updates == updates + 40
     assert "step" not in vars(model.env)
     assert "train" not in vars(model)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_parts_are_those_of_the_update_that_is_timed(compiled, monkeypatch):
+    """Watching it neither keeps torch's kernel from being called nor asks for another graph."""
+    model = QRCHuber(
+        "MlpPolicy", "CartPole-v1", learning_starts=10, train_freq=1, policy_kwargs={"net_arch": [4]}, compile=compiled
+    )
+    model.learn(30)
+    calls = []
+
+    def kernel(*args, own=th._fused_adam_, **kwargs):
+        calls.append(args)
+        return own(*args, **kwargs)
+
+    monkeypatch.setattr(th, "_fused_adam_", kernel)
+    graphs = set(model._compiled._graphs) if compiled else set()
+    parts = time_per_part(model, 40)
+    assert len(calls) == (0 if compiled else 40 * len(model.policy.optimizer.param_groups))
+    if compiled:
+        assert set(model._compiled._graphs) == graphs
+        assert parts["optimiser"] == 0
 
 
 def test_command_writes_one_object_per_contender(without_compiler, tmp_path, capsys):

@@ -45,18 +45,20 @@ def _watched(model: OffPolicyAlgorithm, watch: _Stopwatch) -> Iterator[None]:
         (model.env, "step", "env"),
         (model, "_sample_action", "action"),
         (model, "_store_transition", "storing"),
-        (dqn, "sample_batch", "sampling")
-        if isinstance(model, dqn.TwoHeadDQN)
-        else (model.replay_buffer, "sample", "sampling"),
         # What `train` does itself, after the parts below are taken off: the forward pass and the loss.
         (model, "train", "forward"),
         (th.Tensor, "backward", "backward"),
         (model._logger, "record", "logging"),
         (model._logger, "dump", "logging"),
     ]
-    optimizer = getattr(model.policy, "optimizer", None)
-    if optimizer is not None:
-        targets += [(optimizer, "step", "optimiser"), (optimizer, "zero_grad", "optimiser")]
+    if isinstance(model, dqn.TwoHeadDQN):
+        # A step of the optimiser that somebody has replaced would be called in place of the kernel or graph.
+        targets += [(dqn, "sample_batch", "sampling"), (dqn, "fused_step", "optimiser")]
+    else:
+        targets.append((model.replay_buffer, "sample", "sampling"))
+        optimizer = getattr(model.policy, "optimizer", None)
+        if optimizer is not None:
+            targets += [(optimizer, "step", "optimiser"), (optimizer, "zero_grad", "optimiser")]
     with ExitStack() as stack:
         for owner, name, part in targets:
             stack.enter_context(mock.patch.object(owner, name, watch.timed(part, getattr(owner, name))))
