@@ -60,8 +60,8 @@ th, td { overflow-wrap: normal; }
 _CLASSES = {Outcome.HOLDS: "holds", Outcome.DOES_NOT_HOLD: "fails", Outcome.NOT_RESOLVED: "open"}
 #: More failed runs than this are folded away.
 _FAILURES_SHOWN = 20
-#: More verdicts without a combined claim than this are folded away, too.
-_VERDICTS_SHOWN = 6
+#: More combined claims of one sentence than this are folded away, too, and more comparisons without a combined claim.
+_COMBINED_SHOWN, _COMPARISONS_SHOWN = 20, 6
 #: More characters than these do not fit into a line of a table in a full window, in half of one, and on a telephone.
 _WIDTHS = {"wide": 110, "middling": 55, "narrow": 42}
 _TAG, _WORD = re.compile(r"<[^>]*>"), re.compile(r"[\s-]")
@@ -127,6 +127,8 @@ def folded(summary: str, html: str) -> str:
 def verdicts(groups: Sequence[Group], claims: Sequence[str] = ()) -> str:
     """The verdicts by sentence: the sentence, how many hold, the combined claims, and its single comparisons folded.
 
+    Of many verdicts the first are shown and the others folded.
+
     :param claims: In words, above verdicts that name no sentence of the paper, if none does.
     """
     named = any(group.sentence for group in groups)
@@ -139,15 +141,13 @@ def verdicts(groups: Sequence[Group], claims: Sequence[str] = ()) -> str:
         else:
             parts.append(lines(claims))
         parts.append(f'<p class="tally">{text(counted(group.verdicts))}.</p>\n')
-        # Many comparisons without a combined claim fold, too.
-        shown, single = (group.combined(), group.single())
-        if not single and len(shown) > _VERDICTS_SHOWN:
-            shown, single = shown[:_VERDICTS_SHOWN], shown[_VERDICTS_SHOWN:]
-        parts.append(_verdicts(shown))
-        if single:
-            what = "single comparison" if group.single() else "further verdict"
-            plural = "" if len(single) == 1 else "s"
-            parts.append(folded(f"{len(single)} {what}{plural}: {counted(single)}", _verdicts(single)))
+        found, single = group.combined(), group.single()
+        shown = _COMBINED_SHOWN if single else _COMPARISONS_SHOWN
+        parts.append(_verdicts(found[:shown]))
+        for what, rest in (("further verdict", found[shown:]), ("single comparison", single)):
+            if rest:
+                plural = "" if len(rest) == 1 else "s"
+                parts.append(folded(f"{len(rest)} {what}{plural}: {counted(rest)}", _verdicts(rest)))
     return "".join(parts)
 
 

@@ -114,6 +114,10 @@ def test_verdicts_stand_below_their_sentence_and_single_comparisons_fold():
     assert "<details>" not in without
     many = html._page(small(verdicts=[greater(f"part {i}", high, low) for i in range(7)]), {})
     assert "1 further verdict: 1 holds" in many
+    claims = [combined(f"claim {i}", parts) for i in range(22)]
+    many = html._page(small(verdicts=[*claims, *parts]), {})
+    assert many.index("claim 19") < many.index("2 further verdicts: 2 hold") < many.index("claim 20")
+    assert many.index("claim 21") < many.index("3 single comparisons: 3 hold")
 
 
 def test_long_tables_and_readings_fold_and_wide_tables_say_so():
