@@ -13,6 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from sb3_robust_be.messages import first_line, warn
 from sb3_robust_be.qrc.compiled import generate_code
+from sb3_robust_be.qrc.products import CompileMode, convert_products
 
 aten = th.ops.aten
 
@@ -37,7 +38,7 @@ _REARRANGING = (
 _RESHAPING = (aten.expand.default, aten.view.default, aten._unsafe_view.default, aten.detach.default)
 
 
-def trace(function: Function, example: Mapping[str, th.Tensor], compiled: bool = False) -> Function:
+def trace(function: Function, example: Mapping[str, th.Tensor], compiled: CompileMode = False) -> Function:
     """Trace a function into a faster one, for inputs of these shapes only.
 
     ``torch.compile`` cannot take ``vmap(grad(…))``; ``make_fx`` first can. Half of what is left on a CPU is the time
@@ -47,7 +48,8 @@ def trace(function: Function, example: Mapping[str, th.Tensor], compiled: bool =
     :param function: Of tensors by name; gives tensors. It must not look at their values.
     :param example: Its argument. The content is not changed.
     :param compiled: Whether torch's compiler makes one kernel of what it can, which takes 10 to 20 seconds and a C++
-        compiler; without one, a warning is given and the graph is run as it is.
+        compiler; without one, a warning is given and the graph is run as it is. ``"bfloat16"``: with large matrix
+        products in bfloat16.
     :return: The graph, or ``function`` itself where it cannot be traced. It takes the tensors in the same order.
     """
     names = tuple(example)
@@ -69,7 +71,7 @@ def _copy(x: th.Tensor) -> th.Tensor:
     return th.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
 
 
-def _trace(function: Function, inputs: Sequence[th.Tensor], compiled: bool) -> Function:
+def _trace(function: Function, inputs: Sequence[th.Tensor], compiled: CompileMode) -> Function:
     with th.no_grad():
         try:
             graph = make_fx(function)(*map(_copy, inputs))
@@ -77,7 +79,9 @@ def _trace(function: Function, inputs: Sequence[th.Tensor], compiled: bool) -> F
             # Of user-defined networks anything can be raised, and what is wrong with them shows without tracing too.
             _warn("cannot be traced and runs several times slower", error, "Use layers without data-dependent control.")
             return function
-        simplify(graph, channels_last=not inputs[0].is_cuda, compiled=compiled)
+        simplify(graph, channels_last=not inputs[0].is_cuda, compiled=bool(compiled))
+        if compiled == "bfloat16":
+            convert_products(graph)
         run = _compile(graph, inputs) if compiled else graph
         if run is None:
             # As eager populations have it: what is simplified for a compiler is not for others.

@@ -15,6 +15,7 @@ from sb3_robust_be.population.member_functions import MemberFunctions, Tensors
 from sb3_robust_be.population.replay import nested
 from sb3_robust_be.population.stacked import Layout, check_stackable
 from sb3_robust_be.qrc.adam import AdamSettings, adam_direction, clipping_factor, is_plain_adam
+from sb3_robust_be.qrc.products import CompileMode
 from sb3_robust_be.qrc.regularization import feature_norm_rate
 
 
@@ -58,17 +59,21 @@ class Learner:
     :param models: Fresh single agents, one per member, with the members' arguments; the first one's loss serves all.
     :param encode: What is done with tensors by name before they enter the functions.
     :param device: Where to.
-    :param compiled: Whether to compile the graphs.
+    :param compiled: Whether to compile the graphs, and how.
     """
 
     def __init__(
-        self, models: Sequence[Agent], encode: Callable[[Tensors], Tensors], device: th.device, compiled: bool = False
+        self,
+        models: Sequence[Agent],
+        encode: Callable[[Tensors], Tensors],
+        device: th.device,
+        compiled: CompileMode = False,
     ) -> None:
         self._models, self._encode, self._compiled = models, encode, compiled
         first = models[0]
         check_stackable(first.policy)
         self.adam = _adam_of(first.policy.optimizer)
-        self.layout = Layout(first.policy, apart=compiled)
+        self.layout = Layout(first.policy, apart=bool(compiled))
         self._functions = MemberFunctions(first, self.layout)
         self.rows, constants = self.layout.stack([model.policy for model in models], device)
         self._constants = _named("constants", constants)
@@ -112,7 +117,7 @@ class Learner:
         tensors = {n: th.as_tensor(x, device=self.rows.device) for n, x in batches.by_name(observations).items()}
         inputs = {"rows": self.rows, **self._constants, **_named("inputs", self._encode(tensors))}
         if "values" not in self._graphs:
-            self._graphs["values"] = trace(self._values, inputs, self._compiled)
+            self._graphs["values"] = trace(self._values, inputs, bool(self._compiled))
         return self._graphs["values"](inputs)
 
     def _values(self, inputs: Tensors) -> th.Tensor:

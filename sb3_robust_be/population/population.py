@@ -28,7 +28,8 @@ from sb3_robust_be.population.members import Member
 from sb3_robust_be.population.normalization import Normalizer, normalize_options
 from sb3_robust_be.population.trainer import DIVERGED, Trainer
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
-from sb3_robust_be.qrc.validation import check_count
+from sb3_robust_be.qrc.products import CompileMode
+from sb3_robust_be.qrc.validation import check_compile, check_count
 from sb3_robust_be.system import ctrl_c_later
 
 Callback = Callable[["Population"], bool | None]
@@ -80,6 +81,7 @@ class Population:
     :param normalize: Scale observations and rewards as SB3's ``VecNormalize`` does, each member by statistics of its
         own: ``True``, or VecNormalize's arguments such as ``dict(norm_reward=False)``. Returns are of the true rewards.
     :param compile: Compile the update, optimiser included: some twenty seconds at first, then up to twice as fast.
+        ``"bfloat16"`` also computes the update's large matrix products with 8 bits of precision.
     :param device: Device (cpu, cuda, ...) of the networks and the replay buffer.
     :param verbose: 0 prints nothing, 1 says how much memory the replay buffer takes.
     :param arguments: The algorithm's, each one value or a list.
@@ -96,7 +98,7 @@ class Population:
         *,
         env_kwargs: dict[str, Any] | None = None,
         normalize: bool | Mapping[str, Any] = False,
-        compile: bool = False,
+        compile: CompileMode = False,
         device: th.device | str = "auto",
         verbose: int = 1,
         **arguments: Any,
@@ -105,6 +107,7 @@ class Population:
         self.algorithm = m.resolve_algorithm(algorithm)
         self.policy, self.env_name, self.env_kwargs = policy, env, dict(env_kwargs or {})
         self.arguments, self.compile, self.verbose = arguments, compile, verbose
+        check_compile(compile)
         options, self.normalize = normalize_options(normalize), normalize
         cls = m.member_class(self.algorithm)
         m.check_arguments(cls, arguments)

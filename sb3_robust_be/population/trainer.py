@@ -21,6 +21,7 @@ from sb3_robust_be.population.learner import Learner
 from sb3_robust_be.population.normalization import Normalizer
 from sb3_robust_be.population.randomness import Uniforms
 from sb3_robust_be.population.replay import Replay
+from sb3_robust_be.qrc.products import CompileMode
 
 DIVERGED = Failure("its values became infinite or NaN. A smaller learning_rate often helps.")
 
@@ -34,7 +35,7 @@ class Trainer:
     :param groups: Which members' networks are stacked together; every member is in one of them.
     :param buffer_size: Transitions per member.
     :param device: Of networks and replay buffer.
-    :param compiled: Whether to compile the updates.
+    :param compiled: Whether to compile the updates, and how.
     :param verbose: 1 prints the memory of the replay buffer.
     :param normalizer: Scales what the networks are given; ``None``: nothing does.
     """
@@ -46,7 +47,7 @@ class Trainer:
         groups: Sequence[Sequence[int]],
         buffer_size: int,
         device: th.device,
-        compiled: bool,
+        compiled: CompileMode,
         verbose: int,
         normalizer: Normalizer | None = None,
     ) -> None:

@@ -16,6 +16,7 @@ from sb3_robust_be.messages import first_line, warn
 from sb3_robust_be.qrc.adam import ADAM_STATE, AdamSettings, adam_step, clipping_factor, is_plain_adam, total_norm
 from sb3_robust_be.qrc.losses import LossModule, LossTerms, SupportsBatchLoss
 from sb3_robust_be.qrc.policies import H_GROUP, VALUE_GROUP
+from sb3_robust_be.qrc.products import convert_products, unfold_convolutions
 from sb3_robust_be.qrc.regularization import RelativeDecay
 
 
@@ -94,12 +95,13 @@ class CompiledUpdate:
     includes Discrete observations, whose one-hot encoding cannot be traced. Dropout draws other masks than eagerly.
 
     :param model: Whose update to compile.
+    :param bfloat16: Whether to compute large matrix products in bfloat16.
     """
 
     backend: ClassVar[Compile] = staticmethod(generate_code)
 
-    def __init__(self, model: SupportsBatchLoss) -> None:
-        self._model = model
+    def __init__(self, model: SupportsBatchLoss, bfloat16: bool = False) -> None:
+        self._model, self._bfloat16 = model, bfloat16
         self.works = True
         self._forget()
 
@@ -115,7 +117,7 @@ class CompiledUpdate:
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles of the model compile again: code has no copy.
-        return {"_model": self._model, "works": self.works}
+        return {"_model": self._model, "_bfloat16": self._bfloat16, "works": self.works}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -307,7 +309,12 @@ class CompiledUpdate:
         copies = [[x.detach().clone() for x in inputs] for _ in range(2)]
         try:
             # torch cannot compile `update` itself: trace first.
-            run = type(self).backend(make_fx(update)(*copies[0]), inputs)
+            graph = make_fx(update)(*copies[0])
+            if all(x.is_cpu for x in inputs):
+                unfold_convolutions(graph)
+            if self._bfloat16:
+                convert_products(graph)
+            run = type(self).backend(graph, inputs)
             run(*copies[1])
         except Exception as error:
             # Any failure: a fault of the loss itself would come up again in the eager update.

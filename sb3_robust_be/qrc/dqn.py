@@ -49,6 +49,7 @@ from sb3_robust_be.qrc.policies import (
     QRCNetwork,
     QRCPolicy,
 )
+from sb3_robust_be.qrc.products import CompileMode
 from sb3_robust_be.qrc.regularization import (
     H_REGULARIZATION_SCALES,
     HRegularizationScale,
@@ -63,6 +64,7 @@ from sb3_robust_be.qrc.validation import (
     check_buffer,
     check_buffer_arguments,
     check_choice,
+    check_compile,
     check_count,
     check_dqn_arguments,
     check_flag,
@@ -108,7 +110,7 @@ class TwoHeadDQN(MaskedDQN):
     h_learning_rate_ratio: float
     h_decoupled_weight_decay: bool = False
     h_regularization_scale: HRegularizationScale = "absolute"
-    compile: bool
+    compile: CompileMode
     # Resuming never explores more than before the interruption, unless it is asked for by another schedule.
     _exploration_cap: float = 1.0
     # What `exploration_rate` was last taken from.
@@ -161,7 +163,7 @@ class TwoHeadDQN(MaskedDQN):
             self.exploration_initial_eps, self.exploration_final_eps, self.exploration_fraction
         )
         self._diagnostics = self.diagnostics_class()
-        self._compiled = CompiledUpdate(self) if self.compile else None
+        self._compiled = CompiledUpdate(self, self.compile == "bfloat16") if self.compile else None
         self._configure_optimizer()
         self._forget_features()
 
@@ -179,7 +181,7 @@ class TwoHeadDQN(MaskedDQN):
         if self.target_update_interval is not None:
             check_count("target_update_interval", self.target_update_interval, "Pass None for no target network.")
         check_dqn_arguments({name: getattr(self, name) for name in DQN_ARGUMENTS})
-        check_flag("compile", self.compile)
+        check_compile(self.compile)
         check_flag("h_decoupled_weight_decay", self.h_decoupled_weight_decay)
         check_choice("h_regularization_scale", self.h_regularization_scale, H_REGULARIZATION_SCALES)
         if self.h_decoupled_weight_decay and self.h_regularization_scale != "absolute":

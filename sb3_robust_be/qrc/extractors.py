@@ -68,10 +68,16 @@ class MinAtarCNN(BaseFeaturesExtractor):
         :param observations: Images, batch first, as floats.
         :return: Features, shape (batch, features_dim).
         """
-        if self.channels_last:
-            # Contiguous here, or Flatten would copy the larger activations instead.
-            observations = observations.permute(0, 3, 1, 2).contiguous()
-        return self.linear(self.cnn(observations))
+        return self.linear(self.cnn(self.channels_first(observations)))
+
+    def channels_first(self, observations: th.Tensor) -> th.Tensor:
+        """Give images the order that the convolution takes.
+
+        :param observations: Images, batch first.
+        :return: The same, shape (batch, channels, height, width).
+        """
+        # Contiguous here, or Flatten would copy the larger activations instead.
+        return observations.permute(0, 3, 1, 2).contiguous() if self.channels_last else observations
 
 
 def extractor_for(observation_space: spaces.Space) -> type[BaseFeaturesExtractor]:

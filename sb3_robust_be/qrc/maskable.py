@@ -15,7 +15,7 @@ from stable_baselines3.common.type_aliases import GymEnv, PyTorchObs, ReplayBuff
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecNormalize
 
 from sb3_robust_be.envs.action_masks import TERMINAL_ACTION_MASKS, TerminalActionMasks, checked_masks
-from sb3_robust_be.qrc.mlp import is_mlp, mlp_values
+from sb3_robust_be.qrc.forward import is_plain, plain_values
 from sb3_robust_be.updates import legal_values
 
 NEXT_ACTION_MASKS = "next_action_masks"
@@ -208,7 +208,7 @@ def action_values(
     policy.set_training_mode(False)
     inputs, vectorized = policy.obs_to_tensor(observation)
     with th.no_grad():
-        values = mlp_values(policy.q_net, inputs) if is_mlp(policy.q_net) else policy.q_net(inputs)
+        values = plain_values(policy.q_net, inputs) if is_plain(policy.q_net) else policy.q_net(inputs)
         if action_masks is None:
             return values, vectorized
         legal = checked_masks(action_masks, values.shape[1], len(values))

@@ -20,9 +20,9 @@ from stable_baselines3.dqn.policies import DQNPolicy
 from torch import nn
 
 from sb3_robust_be.qrc.extractors import MinAtarCNN, extractor_for
+from sb3_robust_be.qrc.forward import is_plain, plain_values
 from sb3_robust_be.qrc.layer_norm import insert_into_extractor
 from sb3_robust_be.qrc.maskable import greedy_actions
-from sb3_robust_be.qrc.mlp import is_mlp, mlp_values
 from sb3_robust_be.qrc.networks import HEAD_INITS, HeadInit, QRCNetwork, concatenate
 from sb3_robust_be.qrc.observations import as_array, as_torch_takes
 from sb3_robust_be.qrc.validation import check_choice, check_flag
@@ -269,10 +269,10 @@ class QRCPolicy(DQNPolicy):
         network = self.q_net
         # Not inference_mode: what a user's layer keeps from its first call could not be used in a graph later.
         with th.no_grad():
-            if getattr(self._predict, "__func__", None) is DQNPolicy._predict and is_mlp(network):
+            if getattr(self._predict, "__func__", None) is DQNPolicy._predict and is_plain(network):
                 # The first of equal values, as torch's, whose own costs twice as much. numpy has no bfloat16, which
                 # values have within torch.autocast.
-                actions = mlp_values(network, inputs).float().cpu().numpy().argmax(axis=1)
+                actions = plain_values(network, inputs).float().cpu().numpy().argmax(axis=1)
                 if start := int(self.action_space.start):  # type: ignore[attr-defined]
                     actions += start
             else:

@@ -15,6 +15,7 @@ from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.losses import H_AVERAGINGS, HAveraging, LossTerms, action_counts, qrc_loss
 from sb3_robust_be.qrc.maskable import next_action_masks
 from sb3_robust_be.qrc.policies import QRCPolicy
+from sb3_robust_be.qrc.products import CompileMode
 from sb3_robust_be.qrc.regularization import HRegularizationScale
 from sb3_robust_be.qrc.validation import (
     check_choice,
@@ -89,6 +90,7 @@ class RobustQLearning(TwoHeadDQN):
     :param compile: Compile the update, which takes some seconds at the first one and needs a C++ compiler; without one
         a warning is given and nothing changes. Worth it for small networks and long runs. The step of torch's Adam or
         AdamW is compiled with it; another optimiser, also Adam with ``amsgrad``, ``maximize`` or hooks, makes its own.
+        ``"bfloat16"`` computes large matrix products of the update with 8 bits of precision, and the rest as before.
     :param h_averaging: ``"batch"``: the loss of h is the mean over the batch; ``"action"``: the sum over actions of the
         mean over the samples with that action, so that rare actions move h as much as frequent ones; ``"broadcast"``:
         as the public code of Ghiassian et al. (2020) computes it, where shapes (batch, 1) and (batch,) are broadcast
@@ -143,7 +145,7 @@ class RobustQLearning(TwoHeadDQN):
         h_target: HTarget = "td_error",
         h_regularization: float = 1.0,
         h_learning_rate_ratio: float = 1.0,
-        compile: bool = False,
+        compile: CompileMode = False,
         h_averaging: HAveraging = "batch",
         h_decoupled_weight_decay: bool = False,
         h_regularization_scale: HRegularizationScale = "absolute",

@@ -88,6 +88,16 @@ def check_flag(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be True or False and is {value!r}. In YAML, leave the quotes out.")
 
 
+def check_compile(value: Any) -> None:
+    """Check the argument ``compile``.
+
+    :param value: What it was set to.
+    :raises TypeError: If it is neither a bool nor ``"bfloat16"``.
+    """
+    if not isinstance(value, bool) and value != "bfloat16":
+        raise TypeError(f"compile must be True, False or 'bfloat16' and is {value!r}. In YAML, True has no quotes.")
+
+
 def check_count(name: str, value: Any, remedy: str, least: int = 1) -> None:
     """Check an argument that must be an integer, a positive one unless ``least`` says otherwise.
 

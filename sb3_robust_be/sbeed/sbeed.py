@@ -19,6 +19,7 @@ from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.losses import LossTerms, update_loss
 from sb3_robust_be.qrc.maskable import action_values, next_action_masks
 from sb3_robust_be.qrc.policies import QRCPolicy
+from sb3_robust_be.qrc.products import CompileMode
 from sb3_robust_be.qrc.validation import check_choice, check_not_negative, check_numbers, check_share
 from sb3_robust_be.updates import mellowmax, mellowmax_policy, sbeed_coefficients
 
@@ -98,6 +99,7 @@ class SBEED(TwoHeadDQN):
     :param compile: Compile the update, which takes some seconds at the first one and needs a C++ compiler; without one
         a warning is given and nothing changes. Worth it for small networks and long runs. The step of torch's Adam or
         AdamW is compiled with it; another optimiser, also Adam with ``amsgrad``, ``maximize`` or hooks, makes its own.
+        ``"bfloat16"`` computes large matrix products of the update with 8 bits of precision, and the rest as before.
     :raises TypeError: For a string where a number belongs.
     :raises ValueError: For ``n_steps > 1``, an unknown behaviour, and numbers out of range.
     """
@@ -139,7 +141,7 @@ class SBEED(TwoHeadDQN):
         behaviour: Behaviour = "greedy",
         h_regularization: float = 0.0,
         h_learning_rate_ratio: float = 1.0,
-        compile: bool = False,
+        compile: CompileMode = False,
     ) -> None:
         check_numbers({"verbose": verbose})  # SB3 looks at it before anything else
         super().__init__(

@@ -15,13 +15,14 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 from torch import nn
 
 from sb3_robust_be import QRC, SBEED
-from sb3_robust_be.qrc import QRCPolicy
+from sb3_robust_be.qrc import MinAtarCNN, QRCPolicy
+from sb3_robust_be.qrc.forward import is_plain, plain_values
 from sb3_robust_be.qrc.maskable import action_values
-from sb3_robust_be.qrc.mlp import is_mlp, mlp_values
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 
 VECTOR = spaces.Box(-1.0, 1.0, (4,), np.float32)
+MINATAR: dict[str, Any] = {"features_extractor_class": MinAtarCNN, "net_arch": []}
 NETWORKS: dict[str, tuple[spaces.Space, dict[str, Any]]] = {
     "64-64": (VECTOR, {"net_arch": [64, 64]}),
     "normalised": (VECTOR, {"net_arch": [32, 16], "layer_norm": True}),
@@ -33,6 +34,9 @@ NETWORKS: dict[str, tuple[spaces.Space, dict[str, Any]]] = {
     "float64": (spaces.Box(-1.0, 1.0, (4,), np.float64), {"net_arch": [16]}),
     "integers": (spaces.Box(0, 255, (4,), np.uint8), {"net_arch": [16]}),
     "grid": (images(6, 6, 2, bool), {"net_arch": [16]}),
+    "MinAtar": (images(10, 10, 4, bool), MINATAR),
+    "MinAtar, normalised": (images(10, 10, 6, bool), {**MINATAR, "layer_norm": True}),
+    "MinAtar, channels first": (images(5, 5, 3, bool, channels_last=False), {**MINATAR, "net_arch": [16]}),
 }
 
 
@@ -57,11 +61,11 @@ def evaluations(model: Any) -> list[int]:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_values_are_the_networks_bit_for_bit(name, n):
     model = model_of(name)
-    assert is_mlp(model.q_net)
+    assert is_plain(model.q_net)
     observations = batch(model.observation_space, n)
     expected = q_values(model, observations)
     with th.inference_mode():
-        found = mlp_values(model.q_net, th.from_numpy(observations))
+        found = plain_values(model.q_net, th.from_numpy(observations))
     assert found.dtype == expected.dtype
     assert th.equal(found, expected)
     assert th.equal(action_values(model.policy, observations)[0], expected)
@@ -217,8 +221,14 @@ class LastAction(QRCPolicy):
 def test_other_networks_are_asked_themselves():
     observations = batch(VECTOR, 20)
     model = make(QRC, SpaceEnv(VECTOR, 5), buffer_size=2, policy_kwargs={"features_extractor_class": Doubled})
-    assert not is_mlp(model.q_net)
+    assert not is_plain(model.q_net)
     assert th.equal(action_values(model.policy, observations)[0], q_values(model, observations))
+    for wrong in ("cnn", "linear", None):
+        model = model_of("MinAtar")
+        extractor = model.q_net.features_extractor
+        assert is_plain(model.q_net)
+        (extractor if wrong is None else getattr(extractor, wrong)).register_forward_hook(lambda module, x, y: 2 * y)
+        assert not is_plain(model.q_net)
     model = make(QRC, SpaceEnv(VECTOR, 5), LastAction, buffer_size=2)
     assert (model.predict(observations, deterministic=True)[0] == 4).all()
     for space, policy in (
@@ -227,7 +237,7 @@ def test_other_networks_are_asked_themselves():
         (spaces.Discrete(4), "MlpPolicy"),
         (vector_and_code(), "MultiInputPolicy"),
     ):
-        assert not is_mlp(make(QRC, SpaceEnv(space), policy, buffer_size=2).q_net)
+        assert not is_plain(make(QRC, SpaceEnv(space), policy, buffer_size=2).q_net)
 
 
 @pytest.mark.parametrize("start", [-3, 2])

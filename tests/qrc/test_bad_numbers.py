@@ -73,5 +73,5 @@ def test_what_is_loaded_is_checked_as_what_is_made(algorithm, tmp_path):
 
 @every_algorithm
 def test_compile_is_a_switch(algorithm):
-    with pytest.raises(TypeError, match="compile must be True or False and is 'False'"):
+    with pytest.raises(TypeError, match="compile must be True, False or 'bfloat16' and is 'False'"):
         make(algorithm, compile="False")
