@@ -40,6 +40,18 @@ def test_the_compiled_contender_is_compiled():
     assert not benchmark.make_model("qrc_huber", TINY).compile
 
 
+def test_bfloat16_is_timed_with_images_only(monkeypatch):
+    made = []
+    monkeypatch.setattr(benchmark, "make_model", lambda name, setting: made.append(name))
+    monkeypatch.setattr(benchmark, "in_turn", lambda models, steps, repeats: 1 / 0)
+    for env in ("CartPole-v1", "MinAtar/Breakout-v1"):
+        with pytest.raises(ZeroDivisionError):
+            benchmark.compare(TINY._replace(env=env), 1)
+    assert made.count("qrc_huber_bfloat16") == 1
+    assert made.count("qrc_huber_compiled") == 2
+    assert benchmark.contenders()["qrc_huber_bfloat16"]("MlpPolicy", "CartPole-v1").compile == "bfloat16"
+
+
 def test_small_images_get_the_same_features():
     setting = TINY._replace(env="MinAtar/Breakout-v1", net_arch=(64, 64))
     dqn, ours = (benchmark.make_model(name, setting) for name in ("dqn", "qrc_huber"))
@@ -240,6 +252,10 @@ def test_the_command_writes_its_cells(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "× DQN" in printed
     assert f"{row['limit_bfloat16']} agent-steps/s in bfloat16" in printed
+    asked = []
+    monkeypatch.setattr(population, "measure", lambda algo, env, cells, *rest: asked.extend(cells) or [row])
+    assert main(["population", "--bfloat16"]) == 0
+    assert asked == [CELL, CELL._replace(compiled="bfloat16")]
 
 
 def test_populations_of_images_have_the_network_of_single_agents():

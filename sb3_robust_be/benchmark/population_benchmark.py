@@ -25,8 +25,10 @@ from sb3_robust_be.benchmark.machine import write_rows
 from sb3_robust_be.benchmark.members_curve import MEMBERS, draw
 from sb3_robust_be.benchmark.single import network
 from sb3_robust_be.population import Population
+from sb3_robust_be.qrc.products import CompileMode
 
 WARM_UP = 200
+_MODES: dict[CompileMode, str] = {False: "eager", True: "compiled", "bfloat16": "bfloat16"}
 
 
 class Cell(NamedTuple):
@@ -34,7 +36,7 @@ class Cell(NamedTuple):
 
     members: int
     net_arch: tuple[int, ...]
-    compiled: bool
+    compiled: CompileMode
 
 
 CELLS = tuple(
@@ -138,7 +140,7 @@ def _steps_per_round(contender: Population | OffPolicyAlgorithm, seconds: float)
 def _print(rows: list[dict[str, Any]]) -> None:
     print(f"{'members':>8}{'network':>12}{'':>10}{'agent-steps/s':>15}{'DQN':>6}{'× DQN':>8}{'min':>8}{'max':>8}")
     for row in rows:
-        mode = "compiled" if row["compiled"] else "eager"
+        mode = _MODES[row["compiled"]]
         print(
             f"{row['members']:>8}{row['network']:>12}{mode:>10}{row['agent_steps_per_s']:>15}{row['dqn_steps_per_s']:>6.0f}{row['ratio_to_dqn']:>8.1f}"
             f"{row['ratio_min']:>8.1f}{row['ratio_max']:>8.1f}"
@@ -164,6 +166,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--env", default="CartPole-v1", help="gymnasium id (default: %(default)s)")
     parser.add_argument("--members", type=int, nargs="*", help="instead of 30 at 64-64 and 100 at 32-32")
     parser.add_argument("--net-arch", type=int, nargs="*", default=[64, 64], help="with --members (default: 64 64)")
+    parser.add_argument("--bfloat16", action="store_true", help="also with compile='bfloat16'")
     parser.add_argument("--repeats", type=int, default=9, help="rounds (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each contender in a round (default: 2)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows, one object per cell")
@@ -183,6 +186,8 @@ def main(argv: list[str]) -> int:
     chosen = tuple(Cell(n, tuple(args.net_arch), c) for n in args.members or () for c in (False, True)) or CELLS
     if args.figure is not None and not args.members:
         chosen = tuple(Cell(n, tuple(args.net_arch), True) for n in MEMBERS)
+    if args.bfloat16:
+        chosen += tuple(dict.fromkeys(cell._replace(compiled="bfloat16") for cell in chosen))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module="stable_baselines3")
         rows = measure(args.algo, args.env, chosen, args.repeats, args.seconds)

@@ -25,6 +25,7 @@ from sb3_robust_be import QRC, MinAtarCNN, QRCHuber
 from sb3_robust_be.benchmark.breakdown import time_per_part
 
 BASELINE = "dqn"
+BFLOAT16 = "qrc_huber_bfloat16"
 WARM_UP = 300
 """Environment steps for imports, caches and the compiler"""
 
@@ -48,6 +49,7 @@ def contenders() -> dict[str, Callable[..., OffPolicyAlgorithm]]:
         BASELINE: DQN,
         "qrc_huber": QRCHuber,
         "qrc_huber_compiled": lambda *args, **kwargs: QRCHuber(*args, compile=True, **kwargs),
+        BFLOAT16: lambda *args, **kwargs: QRCHuber(*args, compile="bfloat16", **kwargs),
         "qrc": QRC,
     }
     if importlib.util.find_spec("sbx") is not None:
@@ -178,8 +180,9 @@ def compare(setting: Setting, repeats: int, memory: bool = True) -> list[dict[st
     :param memory: Whether to measure peak memory too, one process per contender.
     :return: One row per contender: ``name``, as of :func:`against`, ``peak_mb`` and ``us_per_step`` by part.
     """
-    # sbx's networks are not torch's: on images it would run another one.
-    left_out = {"sbx_dqn"} if _has_images(gym.make(setting.env)) else set()
+    # sbx's networks are not torch's: on images it would run another one. The products of small networks stay in single
+    # precision.
+    left_out = {"sbx_dqn"} if _has_images(gym.make(setting.env)) else {BFLOAT16}
     models = {name: make_model(name, setting) for name in contenders() if name not in left_out}
     rounds = in_turn(models, setting.steps, repeats)
     return [
