@@ -81,7 +81,8 @@ class Population:
     :param normalize: Scale observations and rewards as SB3's ``VecNormalize`` does, each member by statistics of its
         own: ``True``, or VecNormalize's arguments such as ``dict(norm_reward=False)``. Returns are of the true rewards.
     :param compile: Compile the update, optimiser included: some twenty seconds at first, then up to twice as fast.
-        ``"bfloat16"`` also computes the update's large matrix products with 8 bits of precision.
+        ``"bfloat16"`` also computes the update's products of large matrices (256 × 256 numbers or more for one member,
+        as in MinAtar's network) with 8 bits of precision.
     :param device: Device (cpu, cuda, ...) of the networks and the replay buffer.
     :param verbose: 0 prints nothing, 1 says how much memory the replay buffer takes.
     :param arguments: The algorithm's, each one value or a list.

@@ -14,7 +14,8 @@ CompileMode = bool | Literal["bfloat16"]
 
 # Numbers of the unfolded images, which are written once and read twice: beyond a processor's cache that does not pay.
 _MOST_UNFOLDED = 2**20
-# Numbers of the largest matrix. In smaller products the conversions take as long as is won.
+# Numbers of the largest matrix, of one member in a population: what is converted must not depend on how many there are.
+# In smaller products of one agent the conversions take as long as is won.
 _LEAST_CONVERTED = 2**16
 
 _PRODUCTS = {
@@ -57,7 +58,7 @@ def unfold_convolutions(graph: fx.GraphModule) -> None:
 
 
 def convert_products(graph: fx.GraphModule) -> None:
-    """Compute the large matrix products in bfloat16, each with the result in single precision.
+    """Compute the products of large matrices in bfloat16, each with the result in single precision.
 
     bfloat16 keeps 8 bits of each number, with the range of single precision. Sums within a product are still made in
     single precision, and so is everything that is not a product.
@@ -72,7 +73,7 @@ def convert_products(graph: fx.GraphModule) -> None:
         parts = [x.meta.get("tensor_meta") for x in (left, right, node)]
         if None in parts or any(x.dtype != th.float32 for x in parts):
             continue
-        if max(x.shape.numel() for x in parts) < _LEAST_CONVERTED:
+        if max(x.shape[-2:].numel() for x in parts) < _LEAST_CONVERTED:
             continue
         with graph.graph.inserting_before(node):
             low = [

@@ -90,7 +90,8 @@ class RobustQLearning(TwoHeadDQN):
     :param compile: Compile the update, which takes some seconds at the first one and needs a C++ compiler; without one
         a warning is given and nothing changes. Worth it for small networks and long runs. The step of torch's Adam or
         AdamW is compiled with it; another optimiser, also Adam with ``amsgrad``, ``maximize`` or hooks, makes its own.
-        ``"bfloat16"`` computes large matrix products of the update with 8 bits of precision, and the rest as before.
+        ``"bfloat16"`` computes the update's products of large matrices (256 × 256 numbers or more, as in MinAtar's
+        network) with 8 bits of precision, and the rest as before.
     :param h_averaging: ``"batch"``: the loss of h is the mean over the batch; ``"action"``: the sum over actions of the
         mean over the samples with that action, so that rare actions move h as much as frequent ones; ``"broadcast"``:
         as the public code of Ghiassian et al. (2020) computes it, where shapes (batch, 1) and (batch,) are broadcast

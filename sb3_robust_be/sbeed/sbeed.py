@@ -99,7 +99,8 @@ class SBEED(TwoHeadDQN):
     :param compile: Compile the update, which takes some seconds at the first one and needs a C++ compiler; without one
         a warning is given and nothing changes. Worth it for small networks and long runs. The step of torch's Adam or
         AdamW is compiled with it; another optimiser, also Adam with ``amsgrad``, ``maximize`` or hooks, makes its own.
-        ``"bfloat16"`` computes large matrix products of the update with 8 bits of precision, and the rest as before.
+        ``"bfloat16"`` computes the update's products of large matrices (256 × 256 numbers or more, as in MinAtar's
+        network) with 8 bits of precision, and the rest as before.
     :raises TypeError: For a string where a number belongs.
     :raises ValueError: For ``n_steps > 1``, an unknown behaviour, and numbers out of range.
     """

@@ -128,9 +128,11 @@ def test_large_products_are_those_of_rounded_numbers(members, biased):
 @pytest.mark.parametrize(("rows", "dtype"), [(63, th.float32), (64, th.float64)], ids=["small", "double"])
 def test_other_products_stay(rows, dtype):
     left, right = th.randn(rows, 1024, dtype=dtype), th.randn(1024, 8, dtype=dtype)
-    graph = make_fx(th.matmul)(left, right)
-    convert_products(graph)
-    assert th.equal(graph(left, right), left @ right)
+    for members in ((), (50,)):
+        x, y = left.expand(*members, -1, -1), right.expand(*members, -1, -1)
+        graph = make_fx(th.bmm if members else th.mm)(x, y)
+        convert_products(graph)
+        assert th.equal(graph(x, y), x @ y)
 
 
 @pytest.fixture
