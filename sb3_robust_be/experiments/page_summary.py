@@ -45,7 +45,8 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _length(reported: Rows, rows: Rows) -> str:
-    seeds = _seeds(reported)
+    # A contender that is reported at two settings has as many seeds as each of these.
+    seeds = _seeds(reported, ("domain", "contender", "setting"))
     if not seeds:
         return "Length: everything is computed exactly, without runs and seeds."
     if all(EXACT in row for row in reported if "failed" not in row):
@@ -53,18 +54,19 @@ def _length(reported: Rows, rows: Rows) -> str:
         return f"Length: everything is computed exactly, for {draws} draws of the random features (seeds)."
     steps = sorted({row["steps"] for row in reported if isinstance(row.get("steps"), numbers.Real)})
     long = f"{_range(steps)} steps a run, " if steps else ""
-    chosen = sorted(set(_seeds([row for row in rows if row.get("stage") == SELECTION]).values()))
+    selection = [row for row in rows if row.get("stage") == SELECTION]
+    chosen = sorted(set(_seeds(selection, ("domain", "contender")).values()))
     text = f"Length: {long}{_range(sorted(set(seeds.values())))} seeds of each contender"
     return f"{text}; settings were chosen on {_range(chosen)} other seeds." if chosen else f"{text}."
 
 
-def _seeds(rows: Rows) -> dict[str, int]:
-    """How many there are by domain."""
-    found: dict[str, set[str]] = {}
+def _seeds(rows: Rows, columns: tuple[str, ...]) -> dict[tuple[object, ...], int]:
+    """How many there are by the values of some columns."""
+    found: dict[tuple[object, ...], set[str]] = {}
     for row in rows:
         if "seed" in row:
-            found.setdefault(str(row.get("domain", "")), set()).add(str(row["seed"]))
-    return {domain: len(own) for domain, own in found.items()}
+            found.setdefault(key_of(row, columns), set()).add(str(row["seed"]))
+    return {key: len(own) for key, own in found.items()}
 
 
 def _range(ordered: Sequence[float]) -> str:
@@ -107,4 +109,6 @@ def _lost(rows: Rows) -> str:
     runs: dict[tuple[object, ...], Row] = {key_of(row, RUN): row for row in rows}
     crashed = sum("failed" in row for row in runs.values())
     diverged = sum(row.get("diverged_at") is not None for row in runs.values())
+    if not _seeds(rows, ("domain",)):
+        return f"Lost: {crashed} of {len(runs)} computations failed."
     return f"Lost: of {len(runs)} runs {crashed} crashed and {diverged} diverged."

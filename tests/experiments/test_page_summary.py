@@ -40,9 +40,15 @@ def test_what_was_compared_how_long_and_what_was_found():
     assert lost == "Lost: of 12 runs 1 crashed and 1 diverged."
 
 
+def test_seeds_are_counted_by_setting():
+    rows = [row("acrobot", "dqn", 100 * i + seed, setting={"rate": i}) for i in range(2) for seed in range(3)]
+    assert page_summary(rows, [])[1] == "Length: 20\u2009000 steps a run, 3 seeds of each contender."
+
+
 def test_exact_results_have_no_length_and_nothing_may_be_refuted():
     rows = [{"domain": "Baird", "contender": f"c{i}"} for i in range(12)]
-    compared, length, claims, surprises, _ = page_summary(rows, [computed("1 < 2", 1.0, 2.0)])
+    compared, length, claims, surprises, lost = page_summary(rows, [computed("1 < 2", 1.0, 2.0)])
+    assert lost == "Lost: 0 of 12 computations failed."
     assert compared.endswith("c8 and 3 others, on Baird.")
     assert length == "Length: everything is computed exactly, without runs and seeds."
     assert claims == "Claims: 1 verdict: 1 holds."
