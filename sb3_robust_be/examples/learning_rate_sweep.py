@@ -21,7 +21,7 @@ if __name__ == "__main__":
     )
     pop.learn(STEPS)
 
-    # The return per step in the last quarter of training: shape (members,), seeds run fastest.
+    # The episode return in the last quarter of training: shape (members,), seeds run fastest.
     final = pop.curve(4)[:, -1].reshape(len(RATES), len(SEEDS))
     failed = pop.failed.reshape(len(RATES), len(SEEDS)).sum(axis=1)
     rng = np.random.default_rng(0)

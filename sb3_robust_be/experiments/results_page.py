@@ -50,7 +50,7 @@ COLUMNS: Mapping[str, str] = {
     "setting": "the arguments that were chosen or varied",
     "seed": "of the run; selection seeds begin at 10 000",
     "steps": "how many the run has",
-    "final": "return per step over the last quarter of the steps, while exploring",
+    "final": "episode return over the last quarter of the steps, each counting with its episode's, while exploring",
     "diverged_at": "the step at which the values became infinite or NaN",
     "unfinished": "whether `final` counts the episode in which the run stopped, with its return so far",
     "auc": "the same over all steps: the area under the learning curve",

@@ -74,8 +74,9 @@ def _apply(layers: Iterable[Any], x: th.Tensor) -> th.Tensor:
             x = th.relu(x)
         elif kind is nn.LayerNorm:
             x = functional.layer_norm(x, layer.normalized_shape, parameters["weight"], parameters["bias"], layer.eps)
-        elif kind is nn.Conv2d:
-            x = layer._conv_forward(x, parameters["weight"], parameters["bias"])
+        elif kind is nn.Conv2d and layer.padding_mode == "zeros":
+            weight, bias = parameters["weight"], parameters["bias"]
+            x = functional.conv2d(x, weight, bias, layer.stride, layer.padding, layer.dilation, layer.groups)
         elif kind is nn.Flatten:
             x = x.flatten(layer.start_dim, layer.end_dim)
         else:

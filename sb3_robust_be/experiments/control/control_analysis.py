@@ -25,7 +25,7 @@ from sb3_robust_be.experiments.control.training import CURVE_POINTS, LINEAR
 from sb3_robust_be.experiments.experiment import Analysis
 from sb3_robust_be.experiments.rows import Rows
 
-MEASURE = "return per step, last 25 % of steps"
+MEASURE = "episode return, last 25 % of steps"
 
 
 def control_analysis(results: ControlResults) -> Analysis:
@@ -39,7 +39,7 @@ def control_analysis(results: ControlResults) -> Analysis:
     steps = {preset.domain(key).name: curve_steps(preset, key) for key in preset.domains}
     plots = [
         report.distributions("distributions", results.finals, measure=MEASURE, rng=rng),
-        report.learning_curves("learning-curves", results.curves, steps, measure="return per step", rng=rng),
+        report.learning_curves("learning-curves", results.curves, steps, measure="episode return", rng=rng),
     ]
     sensitivities = over_step_sizes(results)
     if sensitivities:
@@ -148,7 +148,10 @@ def returns_table(results: ControlResults) -> report.Table:
                 "setting": setting_text(results.settings[key, label]),
             }
         )
-    caption = f"{MEASURE}, at the chosen setting, on fresh seeds. AUC: mean return per step over all steps."
+    caption = (
+        "Episode return over the last 25 % of steps, each step counting with the return of its episode, at the chosen "
+        "setting, on fresh seeds. AUC: the same over all steps."
+    )
     return report.Table("returns", rows, caption=caption)
 
 

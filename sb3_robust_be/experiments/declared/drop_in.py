@@ -207,8 +207,9 @@ def _table(preset: DropInPreset, found: Mapping[str, _Runs]) -> report.Table:
         "final: greedy return, mean of the last fifth of the evaluations; steps to 90 %: environment steps until an "
         "evaluation has gone 90 % of the way from the first one, before training, to the run's own final return. Means "
         "over seeds with their intervals; differences of means with Welch's; the probability that a seed's final "
-        "return is above one of DQN's. while exploring and AUC: return per step over the last 25 % and over all steps "
-        "of training, means over the seeds that have one. Cells of contenders without any final return are empty."
+        "return is above one of DQN's. while exploring and AUC: episode return over the last 25 % and over all steps "
+        "of training, each step counting with the return of its episode, means over the seeds that have one. Cells of "
+        "contenders without any final return are empty."
     )
     return report.Table("drop-in", rows, caption)
 
