@@ -129,6 +129,15 @@ def test_by_default_nothing_is_trained_for_the_baseline(recorded):
     assert comparison.algorithms == ["qlc", "qrc_huber"]
 
 
+def test_the_file_of_the_dqn_that_was_recorded_is_taken(recorded, tmp_path):
+    from sb3_robust_be.experiments.compare import compare_command as command
+
+    config = tmp_path / "dqn.yml"
+    config.write_text("default: {gamma: 0.9, target_update_interval: 10}")
+    recordings = str(recorded / "*/monitor.csv")
+    command._parse(["--env", "CartPole-v1", "--baseline-monitor", recordings, "--config", str(config)])
+
+
 def test_the_end_of_a_killed_run_is_said(tmp_path, capsys):
     record(tmp_path, "0", [(1.0, 50), (2.0, 60), (3.0, 7)], end="\n4.0,1")
     runs, (note,) = find_recordings([str(tmp_path / "*/*")])

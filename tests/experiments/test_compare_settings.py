@@ -263,6 +263,31 @@ def test_dqn_is_as_the_user_runs_it_and_the_others_take_its_place(config):
     assert whose["target_update_interval", "dqn"] == whose["batch_size", "all"] == "dqn.yml, CartPole-v1"
 
 
+@pytest.mark.parametrize("given", [(), ("--set", "target_update_interval=None", "tau=None")])
+def test_without_dqn_the_file_need_not_be_changed(config, given):
+    """What is DQN's alone there is left out, as where DQN is compared too, and None of it says nothing."""
+    comparison = parsed("--env", "CartPole-v1", "--config", str(config), "--algos", "qlc", *given)
+    arguments = specs(comparison)["qlc"]["arguments"]
+    assert {"target_update_interval", "max_grad_norm", "tau"}.isdisjoint(arguments)
+    assert arguments["batch_size"] == 16
+    left = "max_grad_norm" if given else "target_update_interval, max_grad_norm"
+    assert comparison.notes == [f"Of dqn.yml, what is DQN's alone is left out: {left}."]
+
+
+def test_no_target_network_is_a_setting_of_algorithms_without_one():
+    comparison = parsed("--env", "CartPole-v1", "--algos", "qlc", "--set", "target_update_interval=None")
+    assert "target_update_interval" not in specs(comparison)["qlc"]["arguments"]
+    assert comparison.notes == []
+
+
+def test_a_files_word_that_dqn_lacks_is_an_error(tmp_path, capsys):
+    path = tmp_path / "dqn.yml"
+    path.write_text("default: {gama: 0.9}")
+    with pytest.raises(SystemExit, match="2"):
+        parsed("--env", "CartPole-v1", "--config", str(path), "--algos", "qlc")
+    assert "gama (dqn.yml, default) is taken by none of qlc. Did you mean 'gamma'?" in capsys.readouterr().err
+
+
 def test_the_agent_is_what_sb3_makes_of_the_users_arguments(config):
     """What the settings leave open is SB3's, and not the paper's."""
     spec = specs(parsed("--env", "CartPole-v1", "--config", str(config), "--algos", "dqn"))["dqn"]

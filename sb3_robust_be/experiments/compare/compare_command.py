@@ -207,7 +207,7 @@ def _comparison(args: argparse.Namespace) -> Comparison:
     env_kwargs = {**own.env_kwargs, **as_json(assignments(args.env_kwargs, "--env-kwargs"), "--env-kwargs")}
     setup = look_at(args.env, args.net_arch, args.gym_packages, env_kwargs)
     setup = setup._replace(policy=own.policy or setup.policy, stacked=setup.stacked and not args.single_agents)
-    check_names(own, algorithms)
+    left_out = check_names(own, algorithms)
     rates = args.learning_rates or ([own.learning_rate] if own.learning_rate is not None else None)
     setting = Setting(
         steps=args.steps or own.steps or Setting().steps,
@@ -222,6 +222,8 @@ def _comparison(args: argparse.Namespace) -> Comparison:
         name="-".join(filter(None, (own.name, "rates" if args.learning_rates else ""))),
     )
     notes = []
+    if left_out:
+        notes.append(f"Of {args.config.name}, what is DQN's alone is left out: {', '.join(left_out)}.")
     if own.given and setup.stacked and (reason := why_single(algorithms, own.arguments)) is not None:
         setup = setup._replace(stacked=False)
         notes.append(f"The agents are trained one by one, since a population cannot have this setting: {reason}")
