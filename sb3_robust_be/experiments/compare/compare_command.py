@@ -178,7 +178,8 @@ class Comparison(NamedTuple):
         """Of the names of its files: with recordings it has others, for the runs are the same."""
         if not self.recordings:
             return "compare"
-        read = "\n".join(str(run.path.absolute()) for run in self.recordings)
+        # The files, and not their folders: of these another command may read other files.
+        read = "\n".join(str(path.absolute()) for run in self.recordings for path in run.monitors)
         return f"compare-{RECORDED}-{hashlib.sha256(read.encode()).hexdigest()[:6]}"
 
 
