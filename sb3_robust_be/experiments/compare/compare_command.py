@@ -29,6 +29,7 @@ from sb3_robust_be.experiments.compare.comparison import (
     first_of,
     look_at,
     make_preset,
+    on_masks,
 )
 from sb3_robust_be.experiments.compare.recordings import RECORDED, find_recordings, measure_recordings
 from sb3_robust_be.experiments.compare.setting import Setting, settings_rows, shown
@@ -228,6 +229,7 @@ def _comparison(args: argparse.Namespace) -> Comparison:
     if own.given and setup.stacked and (reason := why_single(algorithms, own.arguments)) is not None:
         setup = setup._replace(stacked=False)
         notes.append(f"The agents are trained one by one, since a population cannot have this setting: {reason}")
+    notes += on_masks(setup, algorithms, bool(recordings))
     if rates is None and not own.given:
         rates = [rate(DEFAULT_RATE)]
     preset = make_preset(
