@@ -623,7 +623,19 @@ def test_an_interruption_while_files_are_written(tmp_path, monkeypatch):
     check_folder(tmp_path, "compare", "CartPole-v1", Setting())
 
 
-def test_a_folder_that_was_there_is_not_made_invisible_to_git(tmp_path):
+def test_an_empty_folder_and_compares_own_are_passed_over_by_git(tmp_path):
+    compare_files.ignore_in_git(tmp_path)
+    assert (tmp_path / ".gitignore").read_text() == "*\n"
+    (tmp_path / ".gitignore").unlink()
+    (tmp_path / "compare.json").write_text(json.dumps({"environment": "CartPole-v1", **Setting().described()}))
+    (tmp_path / "compare-recorded-abcdef.csv").write_text("")
+    (tmp_path / "runs").mkdir()
+    compare_files.ignore_in_git(tmp_path)
+    assert (tmp_path / ".gitignore").exists()
+
+
+def test_a_folder_of_other_files_is_not_made_invisible_to_git(tmp_path):
+    (tmp_path / "mine.txt").write_text("")
     arguments = ["--env", "CartPole-v1", "--algos", "qrc", "--seeds", "1", "--steps", "40", "--net-arch", "4"]
     assert run(*arguments, "--executor", "serial", "--quiet", "--out", str(tmp_path)) == 0
     assert not (tmp_path / ".gitignore").exists()
