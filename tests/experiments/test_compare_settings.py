@@ -387,6 +387,19 @@ def test_normalisation_is_in_the_run_and_reaches_both_kinds():
     assert {str(spec["normalize"]) for spec in specs(part).values()} == {"{'norm_reward': False}"}
 
 
+def test_whose_the_settings_of_the_run_are(config):
+    given = ("--env-kwargs", "sutton_barto_reward=True", "--normalize", "--algos", "qlc")
+    for options, steps, policy in (
+        (("--config", str(config), "--steps", "50"), "--steps", "dqn.yml, CartPole-v1"),
+        (("--config", str(config)), "dqn.yml, CartPole-v1", "dqn.yml, CartPole-v1"),
+        ((), "compare", "compare"),
+    ):
+        rows = parsed("--env", "CartPole-v1", *options, *given).settings
+        whose = {row["argument"]: row["from"] for row in rows}
+        assert (whose["n_timesteps"], whose["policy"]) == (steps, policy)
+        assert (whose["env_kwargs"], whose["normalize"]) == ("--env-kwargs", "--normalize")
+
+
 def test_a_single_agent_learns_behind_sb3s_own_vec_normalize():
     spec = specs(parsed("--env", "CartPole-v1", "--algos", "qrdqn", "--normalize", "--set", "gamma=0.7"))["qrdqn"]
     env = _single_agent(spec, Monitor(gym.make("CartPole-v1"))).get_vec_normalize_env()

@@ -252,7 +252,7 @@ def _comparison(args: argparse.Namespace) -> Comparison:
         setting=setting,
         setup=setup,
         preset=preset,
-        settings=settings_rows(preset, _origins(args, own), "compare"),
+        settings=[*settings_rows(preset, _origins(args, own), "compare"), *_other_rows(args, own, setting, setup)],
         notes=notes,
         out=args.out or setting.folder(args.env),
         how=execution_of(args),
@@ -291,6 +291,26 @@ def _origins(args: argparse.Namespace, own: UserSettings) -> dict[str, str]:
     flags = [flag for flag, given in (("--net-arch", args.net_arch), ("--layer-norm", args.layer_norm)) if given]
     network = [*([origins["policy_kwargs"]] if "policy_kwargs" in origins else []), *flags]
     return {**origins, **({"policy_kwargs": " and ".join(network)} if network else {})}
+
+
+def _other_rows(args: argparse.Namespace, own: UserSettings, setting: Setting, setup: Setup) -> list[dict[str, str]]:
+    """As of the arguments, for what is the run's: its length, its policy, its environment."""
+    values = {"n_timesteps": str(setting.steps), "policy": setup.policy}
+    if setting.env_kwargs:
+        values["env_kwargs"] = shown(setting.env_kwargs)
+    if setting.normalize is not None:
+        values["normalize"] = shown(setting.normalize) if setting.normalize else "as VecNormalize by default"
+    origins = {name: own.origins[name] for name in values if name in own.origins}
+    if args.steps:
+        origins["n_timesteps"] = "--steps"
+    if args.normalize is not None:
+        origins["normalize"] = "--normalize"
+    if args.env_kwargs:
+        origins["env_kwargs"] = " and ".join([*([origins["env_kwargs"]] if own.env_kwargs else []), "--env-kwargs"])
+    return [
+        {"argument": name, "value": value, "of": "all", "from": origins.get(name, "compare")}
+        for name, value in values.items()
+    ]
 
 
 def _first_runs(comparison: Comparison) -> list[Spec]:
@@ -359,9 +379,6 @@ def _say_settings(comparison: Comparison) -> None:
     columns = ("argument", "value", "of", "from")
     print(f"{comparison.env}, {setting.steps} steps, {comparison.preset.seeds} seeds; settings:\n")
     print(aligned([columns, *([row[name] for name in columns] for row in comparison.settings)], left=4))
-    for name, value in (("env_kwargs", setting.env_kwargs), ("normalize", setting.normalize)):
-        if value or (name == "normalize" and value is not None):
-            print(f"{name}: {shown(value) if value else 'as VecNormalize by default'}")
     if setting.arguments is not None:
         print("What is not listed is each class's default.")
     for note in [*comparison.notes, *comparison.recorded_notes]:
