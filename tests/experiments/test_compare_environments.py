@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,8 +13,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
+from masked_envs import TableEnv
 
 from sb3_robust_be import cli
+from sb3_robust_be.experiments.compare import compare_command as command
 from sb3_robust_be.experiments.compare.comparison import look_at, make_preset
 from sb3_robust_be.experiments.control.preset import plan
 
@@ -141,3 +144,51 @@ def test_no_far_fetched_suggestion(capsys):
         run("--env", "CartPole-v1", "--algos", "ppo")
     error = capsys.readouterr().err.splitlines()[-1]
     assert "'ppo' is no algorithm. There are dqn" in error
+
+
+@pytest.fixture
+def masked(monkeypatch):
+    """The id of an environment that says which actions are legal."""
+    monkeypatch.setitem(gym.registry, "Table-v0", gym.envs.registration.EnvSpec("Table-v0", TableEnv))
+    return "Table-v0"
+
+
+_SB3S = "illegal actions are taken, and bootstrapped from, by {}, since SB3's DQN and sb3-contrib's QR-DQN do not know"
+_POPULATION = "dqn uses the environment's action masks here, which SB3's own DQN does not: --single-agents compares"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("qlc,dqn", ["legal actions only are taken by qlc, dqn.", _POPULATION]),
+        ("qlc,dqn_squared", ["legal actions only are taken by qlc, dqn_squared."]),
+        ("qlc,dqn,qrdqn", ["legal actions only are taken by qlc, dqn.", _SB3S.format("qrdqn"), _POPULATION]),
+        ("qlc,dqn_squared,dqn --single-agents", ["are taken by qlc, dqn_squared.", _SB3S.format("dqn")]),
+        ("qrdqn", [_SB3S.format("qrdqn")]),
+    ],
+)
+def test_who_takes_legal_actions_only_is_said(masked, arguments, says):
+    notes = command._parse(["--env", masked, "--algos", *arguments.split()]).notes
+    assert len(notes) == len(says)
+    assert all(part in note for part, note in zip(says, notes, strict=True))
+
+
+def test_where_all_actions_are_legal_nothing_is_said_of_masks():
+    assert command._parse(["--env", "CartPole-v1"]).notes == []
+
+
+def test_masks_are_said_of_recordings(masked, tmp_path):
+    (tmp_path / "monitor.csv").write_text('#{"t_start": 1.0, "env_id": "Table-v0"}\nr,l,t\n1.0,3,0.5\n')
+    recordings = str(tmp_path / "monitor.csv")
+    *_, last = command._parse(["--env", masked, "--algos", "qlc", "--baseline-monitor", recordings]).notes
+    assert last == "Recordings of SB3's DQN or of QR-DQN, which do not know masks, have illegal actions too."
+
+
+def test_masks_are_in_what_is_printed_and_written(masked, tmp_path, capsys):
+    arguments = ["--env", masked, "--algos", "dqn", "--seeds", "1", "--steps", "40", "--net-arch", "4", "--quiet"]
+    assert run(*arguments, "--executor", "serial", "--out", str(tmp_path)) == 0
+    printed = capsys.readouterr().out
+    written = json.loads((tmp_path / "compare.json").read_text())["notes"]
+    for part in ("Table-v0 has action_masks(): legal actions only are taken by dqn.", _POPULATION):
+        assert part in printed
+        assert any(part in note for note in written)

@@ -263,6 +263,31 @@ def test_dqn_is_as_the_user_runs_it_and_the_others_take_its_place(config):
     assert whose["target_update_interval", "dqn"] == whose["batch_size", "all"] == "dqn.yml, CartPole-v1"
 
 
+@pytest.mark.parametrize("given", [(), ("--set", "target_update_interval=None", "tau=None")])
+def test_without_dqn_the_file_need_not_be_changed(config, given):
+    """What is DQN's alone there is left out, as where DQN is compared too, and None of it says nothing."""
+    comparison = parsed("--env", "CartPole-v1", "--config", str(config), "--algos", "qlc", *given)
+    arguments = specs(comparison)["qlc"]["arguments"]
+    assert {"target_update_interval", "max_grad_norm", "tau"}.isdisjoint(arguments)
+    assert arguments["batch_size"] == 16
+    left = "max_grad_norm" if given else "target_update_interval, max_grad_norm"
+    assert comparison.notes == [f"Of dqn.yml, what is DQN's alone is left out: {left}."]
+
+
+def test_no_target_network_is_a_setting_of_algorithms_without_one():
+    comparison = parsed("--env", "CartPole-v1", "--algos", "qlc", "--set", "target_update_interval=None")
+    assert "target_update_interval" not in specs(comparison)["qlc"]["arguments"]
+    assert comparison.notes == []
+
+
+def test_a_files_word_that_dqn_lacks_is_an_error(tmp_path, capsys):
+    path = tmp_path / "dqn.yml"
+    path.write_text("default: {gama: 0.9}")
+    with pytest.raises(SystemExit, match="2"):
+        parsed("--env", "CartPole-v1", "--config", str(path), "--algos", "qlc")
+    assert "gama (dqn.yml, default) is taken by none of qlc. Did you mean 'gamma'?" in capsys.readouterr().err
+
+
 def test_the_agent_is_what_sb3_makes_of_the_users_arguments(config):
     """What the settings leave open is SB3's, and not the paper's."""
     spec = specs(parsed("--env", "CartPole-v1", "--config", str(config), "--algos", "dqn"))["dqn"]
@@ -360,6 +385,19 @@ def test_normalisation_is_in_the_run_and_reaches_both_kinds():
     assert spec == {**plain, "normalize": {}}
     part = parsed("--env", "CartPole-v1", "--algos", "dqn,qrdqn", "--normalize", "dict(norm_reward=False)")
     assert {str(spec["normalize"]) for spec in specs(part).values()} == {"{'norm_reward': False}"}
+
+
+def test_whose_the_settings_of_the_run_are(config):
+    given = ("--env-kwargs", "sutton_barto_reward=True", "--normalize", "--algos", "qlc")
+    for options, steps, policy in (
+        (("--config", str(config), "--steps", "50"), "--steps", "dqn.yml, CartPole-v1"),
+        (("--config", str(config)), "dqn.yml, CartPole-v1", "dqn.yml, CartPole-v1"),
+        ((), "compare", "compare"),
+    ):
+        rows = parsed("--env", "CartPole-v1", *options, *given).settings
+        whose = {row["argument"]: row["from"] for row in rows}
+        assert (whose["n_timesteps"], whose["policy"]) == (steps, policy)
+        assert (whose["env_kwargs"], whose["normalize"]) == ("--env-kwargs", "--normalize")
 
 
 def test_a_single_agent_learns_behind_sb3s_own_vec_normalize():
@@ -598,7 +636,19 @@ def test_an_interruption_while_files_are_written(tmp_path, monkeypatch):
     check_folder(tmp_path, "compare", "CartPole-v1", Setting())
 
 
-def test_a_folder_that_was_there_is_not_made_invisible_to_git(tmp_path):
+def test_an_empty_folder_and_compares_own_are_passed_over_by_git(tmp_path):
+    compare_files.ignore_in_git(tmp_path)
+    assert (tmp_path / ".gitignore").read_text() == "*\n"
+    (tmp_path / ".gitignore").unlink()
+    (tmp_path / "compare.json").write_text(json.dumps({"environment": "CartPole-v1", **Setting().described()}))
+    (tmp_path / "compare-recorded-abcdef.csv").write_text("")
+    (tmp_path / "runs").mkdir()
+    compare_files.ignore_in_git(tmp_path)
+    assert (tmp_path / ".gitignore").exists()
+
+
+def test_a_folder_of_other_files_is_not_made_invisible_to_git(tmp_path):
+    (tmp_path / "mine.txt").write_text("")
     arguments = ["--env", "CartPole-v1", "--algos", "qrc", "--seeds", "1", "--steps", "40", "--net-arch", "4"]
     assert run(*arguments, "--executor", "serial", "--quiet", "--out", str(tmp_path)) == 0
     assert not (tmp_path / ".gitignore").exists()

@@ -29,6 +29,7 @@ from sb3_robust_be.experiments.compare.comparison import (
     first_of,
     look_at,
     make_preset,
+    on_masks,
 )
 from sb3_robust_be.experiments.compare.recordings import RECORDED, find_recordings, measure_recordings
 from sb3_robust_be.experiments.compare.setting import Setting, settings_rows, shown
@@ -178,7 +179,8 @@ class Comparison(NamedTuple):
         """Of the names of its files: with recordings it has others, for the runs are the same."""
         if not self.recordings:
             return "compare"
-        read = "\n".join(str(run.path.absolute()) for run in self.recordings)
+        # The files, and not their folders: of these another command may read other files.
+        read = "\n".join(str(path.absolute()) for run in self.recordings for path in run.monitors)
         return f"compare-{RECORDED}-{hashlib.sha256(read.encode()).hexdigest()[:6]}"
 
 
@@ -207,7 +209,7 @@ def _comparison(args: argparse.Namespace) -> Comparison:
     env_kwargs = {**own.env_kwargs, **as_json(assignments(args.env_kwargs, "--env-kwargs"), "--env-kwargs")}
     setup = look_at(args.env, args.net_arch, args.gym_packages, env_kwargs)
     setup = setup._replace(policy=own.policy or setup.policy, stacked=setup.stacked and not args.single_agents)
-    check_names(own, algorithms)
+    left_out = check_names(own, algorithms)
     rates = args.learning_rates or ([own.learning_rate] if own.learning_rate is not None else None)
     setting = Setting(
         steps=args.steps or own.steps or Setting().steps,
@@ -222,9 +224,12 @@ def _comparison(args: argparse.Namespace) -> Comparison:
         name="-".join(filter(None, (own.name, "rates" if args.learning_rates else ""))),
     )
     notes = []
+    if left_out:
+        notes.append(f"Of {args.config.name}, what is DQN's alone is left out: {', '.join(left_out)}.")
     if own.given and setup.stacked and (reason := why_single(algorithms, own.arguments)) is not None:
         setup = setup._replace(stacked=False)
         notes.append(f"The agents are trained one by one, since a population cannot have this setting: {reason}")
+    notes += on_masks(setup, algorithms, bool(recordings))
     if rates is None and not own.given:
         rates = [rate(DEFAULT_RATE)]
     preset = make_preset(
@@ -247,7 +252,7 @@ def _comparison(args: argparse.Namespace) -> Comparison:
         setting=setting,
         setup=setup,
         preset=preset,
-        settings=settings_rows(preset, _origins(args, own), "compare"),
+        settings=[*settings_rows(preset, _origins(args, own), "compare"), *_other_rows(args, own, setting, setup)],
         notes=notes,
         out=args.out or setting.folder(args.env),
         how=execution_of(args),
@@ -286,6 +291,26 @@ def _origins(args: argparse.Namespace, own: UserSettings) -> dict[str, str]:
     flags = [flag for flag, given in (("--net-arch", args.net_arch), ("--layer-norm", args.layer_norm)) if given]
     network = [*([origins["policy_kwargs"]] if "policy_kwargs" in origins else []), *flags]
     return {**origins, **({"policy_kwargs": " and ".join(network)} if network else {})}
+
+
+def _other_rows(args: argparse.Namespace, own: UserSettings, setting: Setting, setup: Setup) -> list[dict[str, str]]:
+    """As of the arguments, for what is the run's: its length, its policy, its environment."""
+    values = {"n_timesteps": str(setting.steps), "policy": setup.policy}
+    if setting.env_kwargs:
+        values["env_kwargs"] = shown(setting.env_kwargs)
+    if setting.normalize is not None:
+        values["normalize"] = shown(setting.normalize) if setting.normalize else "as VecNormalize by default"
+    origins = {name: own.origins[name] for name in values if name in own.origins}
+    if args.steps:
+        origins["n_timesteps"] = "--steps"
+    if args.normalize is not None:
+        origins["normalize"] = "--normalize"
+    if args.env_kwargs:
+        origins["env_kwargs"] = " and ".join([*([origins["env_kwargs"]] if own.env_kwargs else []), "--env-kwargs"])
+    return [
+        {"argument": name, "value": value, "of": "all", "from": origins.get(name, "compare")}
+        for name, value in values.items()
+    ]
 
 
 def _first_runs(comparison: Comparison) -> list[Spec]:
@@ -354,9 +379,6 @@ def _say_settings(comparison: Comparison) -> None:
     columns = ("argument", "value", "of", "from")
     print(f"{comparison.env}, {setting.steps} steps, {comparison.preset.seeds} seeds; settings:\n")
     print(aligned([columns, *([row[name] for name in columns] for row in comparison.settings)], left=4))
-    for name, value in (("env_kwargs", setting.env_kwargs), ("normalize", setting.normalize)):
-        if value or (name == "normalize" and value is not None):
-            print(f"{name}: {shown(value) if value else 'as VecNormalize by default'}")
     if setting.arguments is not None:
         print("What is not listed is each class's default.")
     for note in [*comparison.notes, *comparison.recorded_notes]:

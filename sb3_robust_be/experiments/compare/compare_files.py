@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,19 @@ from sb3_robust_be.system import write_atomically
 
 _INDEX = "json"
 _ENDINGS = (_INDEX, "csv", "png", "svg")
+_OWN = re.compile(rf"compare(-{RECORDED}-[0-9a-f]+)?\.({'|'.join(_ENDINGS)})")
 
 
 def ignore_in_git(folder: Path) -> None:
-    """Make a folder of results that git passes over. One that is there already is left as it is.
+    """Have git pass over a folder of results, unless it has files that compare has not made.
 
-    :param folder: Of a comparison.
+    :param folder: Of a comparison; it is made where it is missing.
     """
-    if not folder.exists():
-        folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    names = {path.name for path in folder.iterdir()}
+    index = read_json(folder / f"compare.{_INDEX}")
+    ours = index is not None and {"environment", "setting"} <= index.keys()
+    if not names or (ours and all(name == RUNS or _OWN.fullmatch(name) for name in names)):
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
 
 

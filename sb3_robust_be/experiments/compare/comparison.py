@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from sb3_robust_be import registry
 from sb3_robust_be.envs import why_unregistered
+from sb3_robust_be.envs.action_masks import has_masks
 from sb3_robust_be.envs.lockstep import batches
 from sb3_robust_be.experiments.compare.user_settings import arguments_of, default_rate
 from sb3_robust_be.experiments.control.contenders import Rate
@@ -45,6 +46,8 @@ class Setup(NamedTuple):
     small_images: bool
     space: spaces.Space
     """Of the observations"""
+    masks: bool
+    """Whether the environment has ``action_masks()``"""
 
 
 def check_algorithms(names: Sequence[str]) -> list[str]:
@@ -77,7 +80,7 @@ def look_at(
     :raises ValueError: For an id that is not registered, or an action space that is not Discrete.
     """
     import_packages({"gym_packages": gym_packages})
-    space = _observations_of(env_id, env_kwargs or {})
+    space, masks = _observations_of(env_id, env_kwargs or {})
     known = next((domain for domain in DOMAINS.values() if domain.env == env_id.rpartition(":")[2]), None)
     if known is not None:
         known = dataclasses.replace(known, env=env_id)
@@ -86,15 +89,16 @@ def look_at(
         domain = Domain(domain.name, env_id, tuple(net_arch), domain.buffer_size, 0, domain.huber_threshold)
     domain = dataclasses.replace(domain, gym_packages=tuple(gym_packages), env_kwargs=env_kwargs or {})
     if isinstance(space, spaces.Dict):
-        return Setup(domain, "MultiInputPolicy", False, False, space)
+        return Setup(domain, "MultiInputPolicy", False, False, space, masks)
     if isinstance(space, spaces.Box) and len(space.shape) == 3:
         if net_arch is not None:
             raise ValueError(f"net_arch is {list(net_arch)}, but {env_id!r} has images, whose network is given.")
-        return Setup(domain, "CnnPolicy", False, is_small(space.shape), space)
-    return Setup(domain, "MlpPolicy", True, False, space)
+        return Setup(domain, "CnnPolicy", False, is_small(space.shape), space, masks)
+    return Setup(domain, "MlpPolicy", True, False, space, masks)
 
 
-def _observations_of(env_id: str, env_kwargs: Mapping[str, Any]) -> spaces.Space:
+def _observations_of(env_id: str, env_kwargs: Mapping[str, Any]) -> tuple[spaces.Space, bool]:
+    """The space of an environment's observations, and whether it has action masks."""
     if env_id.startswith("MinAtar/") and env_id not in gym.registry:
         importlib.import_module("minatar")  # where this is missing, its absence is the reason to give
     try:
@@ -115,8 +119,9 @@ def _observations_of(env_id: str, env_kwargs: Mapping[str, Any]) -> spaces.Space
         raise ValueError(
             f"{env_id!r} has the observations {space}; wrap it so that they are arrays, or a Dict of them."
         )
+    masks = has_masks(env)
     env.close()
-    return space
+    return space, masks
 
 
 def first_of(rate: Rate) -> float:
@@ -205,6 +210,42 @@ _WRAP = "Wrap it to have vectors, images of uint8 from 0 to 255, or a Dict of th
 def _choices(setup: Setup, algorithm: str) -> dict[str, Any]:
     single = not setup.stacked or not registry.find(algorithm).population
     return {"device": "cpu"} if single else {}
+
+
+def on_masks(setup: Setup, algorithms: Sequence[str], recorded: bool) -> list[str]:
+    """Say who takes legal actions only, where an environment says which are legal.
+
+    :param setup: Of a comparison.
+    :param algorithms: Their names.
+    :param recorded: Whether recordings are the baseline.
+    :return: Sentences; none for an environment without masks.
+    """
+    from sb3_robust_be.qrc.masked_dqn import MaskedDQN
+
+    if not setup.masks:
+        return []
+    # Not as single agents: SB3's DQN and QR-DQN.
+    masked = {name for name in algorithms if issubclass(registry.load(name), MaskedDQN)}
+    stacked = {name for name in algorithms if setup.stacked and registry.find(name).population}
+    legal = [name for name in algorithms if name in masked | stacked]
+    others = [name for name in algorithms if name not in legal]
+    notes = []
+    if legal:
+        notes.append(f"{setup.domain.env} has action_masks(): legal actions only are taken by {', '.join(legal)}.")
+    if others:
+        notes.append(
+            f"{setup.domain.env} has action_masks(): illegal actions are taken, and bootstrapped from, by "
+            f"{', '.join(others)}, since SB3's DQN and sb3-contrib's QR-DQN do not know masks."
+        )
+    notes += [
+        f"{name} uses the environment's action masks here, which SB3's own DQN does not: --single-agents compares with "
+        "SB3's."
+        for name in legal
+        if name not in masked
+    ]
+    if recorded:
+        notes.append("Recordings of SB3's DQN or of QR-DQN, which do not know masks, have illegal actions too.")
+    return notes
 
 
 def check_agents(specs: Sequence[Spec], remedy: str = _WRAP) -> None:

@@ -77,7 +77,8 @@ def measure_recordings(runs: Sequence[LoggedRun], steps: int, env_id: str) -> Re
     others = {run.env_id for run in runs if run.env_id not in (None, env_id.rpartition(":")[2])}
     if others:
         notes.append(f"Warning: recordings are of {', '.join(sorted(map(str, others)))}, and the runs of {env_id}.")
-    paths = [str(run.path) for run in runs]
+    # The folder stands for several files of one run only.
+    paths = [str(run.monitors[0] if len(run.monitors) == 1 else run.path) for run in runs]
     return Recordings(paths, np.array(finals), np.array(curves), notes)
 
 

@@ -210,23 +210,31 @@ def arguments_of(algorithm: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def check_names(settings: UserSettings, algorithms: Sequence[str]) -> None:
+def check_names(settings: UserSettings, algorithms: Sequence[str]) -> list[str]:
     """
     :param settings: Of a comparison.
     :param algorithms: Their names.
-    :raises ValueError: For a setting that none of them takes.
+    :return: What none of them takes and a file has for DQN, in whose place they are: it is left out.
+    :raises ValueError: For any other setting that none of them takes.
     """
     from sb3_robust_be.qrc.validation import constructor_arguments
 
-    for name in settings.arguments:
+    of_dqn = constructor_arguments(registry.load("dqn"))
+    left_out = []
+    for name, value in settings.arguments.items():
         # Any value will do: None, which leaves an argument out, is taken by few.
-        if not any(name in arguments_of(algorithm, {name: 0}) for algorithm in algorithms):
+        if any(name in arguments_of(algorithm, {name: 0}) for algorithm in algorithms):
+            continue
+        if name in of_dqn and settings.origins[name] != SET:
+            left_out.append(name)
+        elif name not in of_dqn or value is not None:
             of_all = {argument for one in algorithms for argument in constructor_arguments(registry.load(one))}
             why = " It is DQN's alone." if name in registry.DQN_ONLY else did_you_mean(name, of_all)
             raise ValueError(
                 f"{name} ({settings.origins[name]}) is taken by none of {', '.join(algorithms)}.{why} Leave it out, or "
                 "name an algorithm that has it in --algos."
             )
+    return left_out
 
 
 def default_rate(algorithm: str) -> Rate:

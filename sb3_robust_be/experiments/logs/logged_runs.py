@@ -28,6 +28,8 @@ class LoggedRun(NamedTuple):
     """By environment of the run, of which a ``VecEnv`` has several; empty without Monitor files"""
     series: Mapping[str, Series]
     """The entries of SB3's log over the steps; empty where only Monitor files are"""
+    monitors: tuple[Path, ...] = ()
+    """Its Monitor files, in the order of ``episodes``"""
 
 
 class Found(NamedTuple):
@@ -159,4 +161,5 @@ def _series_of(folder: Path, files: Sequence[Path], problems: list[str]) -> dict
 
 def _run(path: Path, folder: Path, monitors: Sequence[MonitorFile], series: Mapping[str, Series]) -> LoggedRun:
     env_id = next((one.env_id for one in monitors if one.env_id is not None), None)
-    return LoggedRun(path, (folder,), env_id, tuple(one.episodes for one in monitors), series)
+    episodes = tuple(one.episodes for one in monitors)
+    return LoggedRun(path, (folder,), env_id, episodes, series, tuple(one.path for one in monitors))
