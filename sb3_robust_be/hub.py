@@ -28,6 +28,7 @@ from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.dqn import TwoHeadDQN
 from sb3_robust_be.qrc.validation import check_count, constructor_arguments
 from sb3_robust_be.report.environment import versions
+from sb3_robust_be.report.tables import markdown_text
 
 __all__ = ["Evaluation", "evaluation_of", "load_from_hub", "push_to_hub", "training_diagnostics"]
 
@@ -183,7 +184,10 @@ def _text(evaluation: Evaluation, class_name: str, organization: str, repo_name:
     hub = _huggingface()
     if repo_name != hub.ModelName(evaluation.algorithm, hub.EnvironmentName(evaluation.env_id)):
         arguments += f', repo_name="{repo_name}"'
-    rows = [f"| `{name}` | {value:.3g} | {DIAGNOSTICS[name]} |" for name, value in evaluation.diagnostics.items()]
+    rows = [
+        f"| `{name}` | {value:.3g} | {markdown_text(DIAGNOSTICS[name])} |"
+        for name, value in evaluation.diagnostics.items()
+    ]
     measured = ["They are not known: the agent came without its replay buffer, or has no secondary head."]
     if rows:
         measured = [
@@ -257,18 +261,15 @@ def load_from_hub(
     :return: The agent.
     :raises ImportError: Without the extra ``zoo``.
     :raises ValueError: For an unknown algorithm, or without ``TRUST_REMOTE_CODE``.
+    :raises huggingface_hub.errors.LocalEntryNotFoundError: If the Hub cannot be reached for a file that an earlier call
+        has not left here.
     """
     algorithm = registry.load(algo)
     hub = _huggingface()
-    from huggingface_hub.errors import EntryNotFoundError
-
     name = hub.ModelName(algo, hub.EnvironmentName(env_id))
     repo_id = hub.ModelRepoId(organization, repo_name or name)
     path = hub.load_from_hub(repo_id, name.filename)
-    try:
-        statistics = hub.load_from_hub(repo_id, NORMALIZATION)
-    except EntryNotFoundError:
-        statistics = None
+    statistics = _statistics(hub, repo_id)
     env = load_arguments.pop("env", None)
     if statistics is not None:
         if env is None:
@@ -280,6 +281,24 @@ def load_from_hub(
             env = _normalized(env, statistics)
     model: BaseAlgorithm = algorithm.load(path, env=env, **load_arguments)
     return model
+
+
+def _statistics(hub: Any, repo_id: str) -> str | None:
+    """Download the statistics of ``VecNormalize``; ``None`` where the repository has none."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    try:
+        return str(hub.load_from_hub(repo_id, NORMALIZATION))
+    except LocalEntryNotFoundError as error:  # an EntryNotFoundError too, but of a Hub that was not asked
+        if try_to_load_from_cache(repo_id, NORMALIZATION) is not None:
+            return None  # not a path, or it would have been found: an earlier call was told that there is no such file
+        raise LocalEntryNotFoundError(
+            f"The Hub could not be asked whether {repo_id} has {NORMALIZATION}, the statistics of VecNormalize without "
+            "which an agent that was trained with them acts badly; try again when it can be reached."
+        ) from error
+    except EntryNotFoundError:
+        return None
 
 
 def _normalized(env: GymEnv, statistics: str | Path) -> VecNormalize:

@@ -24,6 +24,7 @@ from rl_zoo3.enjoy import enjoy as rl_zoo3_enjoy
 from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
 from rl_zoo3.train import train as rl_zoo3_train
 from rl_zoo3.utils import ALGOS, get_model_path
+from stable_baselines3.common import utils as sb3_utils
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from sb3_robust_be import pretrained, registry
@@ -137,6 +138,14 @@ def train(argv: list[str]) -> int:
     defaults = call.config_defaults()
     if not switches.no_progress:
         defaults.append("--progress")
+    own.add_argument("-tb", "--tensorboard-log", default="")
+    logs_there = own.parse_known_args(argv)[0].tensorboard_log or not switches.no_tensorboard
+    # rl_zoo3 would end the progress bar, which has not begun then, and show that error in place of SB3's.
+    if logs_there and sb3_utils.SummaryWriter is None and not call.wants_help:
+        call.error(
+            'TensorBoard is not installed: pip install "sb3-robust-be[report]", or train with --no-tensorboard and '
+            "without --tensorboard-log."
+        )
     if not switches.no_tensorboard:
         defaults += ["--tensorboard-log", os.path.join(call.seen.folder, "tensorboard")]
     return call.run(rl_zoo3_train, defaults)

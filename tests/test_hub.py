@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 import torch as th
 import yaml
-from huggingface_hub.errors import EntryNotFoundError
+from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecNormalize
@@ -110,6 +111,9 @@ def test_the_card(remote, model):
     assert "after 300 steps of training" in text
     for name in ("h_clip_fraction", "correction_ratio", "h_explained"):
         assert f"| `{name}` | {results['diagnostics'][name]:.3g} |" in text
+    table = [re.split(r"(?<!\\)\|", line) for line in text.splitlines() if line.startswith("|")]
+    assert len(table) == 6
+    assert {len(cells) for cells in table} == {5}, "three cells between four bars"
     assert "    python train_it.py" in text
     assert "'limit': 'one_sided'" in text
     assert f"- stable-baselines3: {results['versions']['stable-baselines3']}" in text
@@ -188,6 +192,24 @@ def test_statistics_of_vec_normalize_come_along(env, normalized):
     np.testing.assert_array_equal(statistics.obs_rms.mean, normalized)
     assert not statistics.training
     assert not statistics.norm_reward
+
+
+def test_statistics_that_cannot_be_asked_for_are_an_error(normalized, monkeypatch):
+    """Only a repository without the file has no statistics; a network that fails says nothing about it."""
+    download = huggingface_hub.hf_hub_download
+
+    def broken(repo_id, filename, **options):
+        if filename.endswith(".zip"):
+            return download(repo_id, filename, **options)
+        raise LocalEntryNotFoundError("cannot reach the Hub")
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", broken)
+    answer = None
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda repo_id, filename: answer)
+    with pytest.raises(LocalEntryNotFoundError, match=r"whether me/qlc-CartPole-v1 has vec_normalize\.pkl.*try again"):
+        load_from_hub("qlc", "CartPole-v1", "me", env=gym.make("CartPole-v1"))
+    answer = object()  # the Hub has said before that there is no such file
+    assert load_from_hub("qlc", "CartPole-v1", "me", env=gym.make("CartPole-v1")).get_vec_normalize_env() is None
 
 
 def test_statistics_without_an_environment_are_a_warning(normalized):

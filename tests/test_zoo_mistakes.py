@@ -48,6 +48,14 @@ def test_mistakes_get_one_clear_error(arguments, message, in_tmp_path, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("options", [[], ["-tb", "here"], ["--no-tensorboard", "--tensorboard-log", "here"]])
+def test_without_tensorboard(options, in_tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("stable_baselines3.common.utils.SummaryWriter", None)
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["train", *options])
+    assert 'TensorBoard is not installed: pip install "sb3-robust-be[report]"' in capsys.readouterr().err
+
+
 def test_a_name_of_several_namespaces():
     """The one with the version comes first, then one of each other namespace."""
     known = ["ALE/Breakout-v5", "MinAtar/Breakout-v0", "MinAtar/Breakout-v1", "CartPole-v1"]

@@ -18,12 +18,14 @@ class Tank(gym.Env[np.ndarray, Any]):
     observation_space = gym.spaces.Box(-100.0, 200.0, (1,), np.float32)
     action_space = gym.spaces.Discrete(2)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self.temperature, self.steps = self.np_random.uniform(20.0, 90.0), 0
         return np.array([self.temperature], np.float32), {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self.steps += 1
         self.temperature += 4.0 * action - 0.05 * (self.temperature - 20.0) + self.np_random.normal(0.0, 0.5)
         reward = -abs(self.temperature - 60.0) / 10.0

@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 
 from sb3_robust_be.evaluation import Interval, ecdf_band
-from sb3_robust_be.report.panels import Floats, linear_ticks, stacked
+from sb3_robust_be.report.panels import Floats, linear_ticks, stacked, wrapped
 from sb3_robust_be.report.style import Look
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def ecdf(
     """The share of all seeds at or below each value, with a band where it is of use, and a legend above."""
     from matplotlib.lines import Line2D
 
-    axis.set(xlim=limits, ylim=(0.0, 1.0), ylabel="share of seeds at or below")
+    axis.set(xlim=limits, ylim=(0.0, 1.0), ylabel=wrapped("share of seeds at or below", ROW * len(entries)))
     parts: list[dict[str, Any]] = [{"color": look[key].colour, "linestyle": look[key].line} for key in entries]
     handles = [Line2D([], [], **part) for part in parts]
     axis.legend(

@@ -212,6 +212,31 @@ def test_equal_labels_of_several_folders_are_told_apart(tmp_path):
     assert {label: len(own) for label, own in found.runs.items()} == {"dqn": 2}
 
 
+def comparison(folder, algorithms=("dqn", "qlc")):
+    """What `compare` leaves: the runs of all algorithms side by side, told apart by their specs alone."""
+    for i, algorithm in enumerate(algorithms * 2):
+        run = folder / "runs" / f"{i:08x}"
+        write_monitor(run / "monitor.csv", constant(i))
+        (run / "spec.json").write_text(json.dumps({"algorithm": algorithm, "env": "CartPole-v1", "seed": i}))
+
+
+def test_runs_of_a_comparison_are_labelled_by_their_algorithm(tmp_path):
+    comparison(tmp_path / "a")
+    comparison(tmp_path / "b")
+    for argument in ("a", "a/runs/*", "a/runs/*/monitor.csv"):
+        assert {label: len(runs) for label, runs in labelled_runs([argument]).runs.items()} == {"dqn": 2, "qlc": 2}
+    assert set(labelled_runs(["a", "b"]).runs) == {"dqn, a", "qlc, a", "dqn, b", "qlc, b"}
+    given = labelled_runs(["old=a", "new=b"]).runs
+    assert {label: len(runs) for label, runs in given.items()} == {
+        "old/dqn": 2,
+        "old/qlc": 2,
+        "new/dqn": 2,
+        "new/qlc": 2,
+    }
+    comparison(tmp_path / "c", ("qlc",))
+    assert set(labelled_runs(["mine=c"]).runs) == {"mine"}, "one algorithm needs no other name than the given one"
+
+
 def test_a_label_that_is_given_twice_has_both_and_no_run_twice(tmp_path):
     seeds(tmp_path / "a", [1, 2])
     seeds(tmp_path / "b", [3])

@@ -71,7 +71,7 @@ def test_distribution_functions_count_failures_as_worst(made):
 
 def test_the_right_panels_have_a_legend_and_say_what_they_show(made):
     for (*_, axis), entries in zip(score_axes(made["distributions"]), scores().values(), strict=True):
-        assert axis.get_ylabel() == "share of seeds at or below"
+        assert " ".join(axis.get_ylabel().split()) == "share of seeds at or below"
         assert [text.get_text() for text in axis.get_legend().get_texts()] == [label(key) for key in entries]
         colours = [line.get_color() for line in axis.get_legend().get_lines()]
         assert colours == [axis.get_lines()[i].get_color() for i in range(len(entries))]
@@ -111,3 +111,13 @@ def test_the_density_shows_two_modes_where_there_are_two():
     inner = np.abs(at) < 1.5
     assert (np.diff(np.sign(np.diff(estimate[inner]))) < 0).sum() == 1
     assert np.isfinite(density(np.repeat([0.0, 1.0], 600), at)).all()
+
+
+def test_the_label_of_two_algorithms_stays_beside_its_axis():
+    plot = distributions({"CartPole-v1": {"qlc": np.arange(5.0), "dqn": np.arange(5.0)}})
+    plot.figure.canvas.draw()
+    (*_, right) = plot.figure.axes
+    beside, box = right.yaxis.label.get_window_extent(), right.get_window_extent()
+    legend = right.get_legend().get_window_extent()
+    assert not beside.overlaps(legend)
+    assert beside.height <= 1.15 * box.height

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from sb3_robust_be import registry
 from sb3_robust_be.experiments.logs import Found, LoggedRun, find_runs, is_log, runs_of_files
+from sb3_robust_be.runner.specs import read_json
+from sb3_robust_be.runner.store import RUNS, SPEC
 
 LOGS = "monitor.csv, N.monitor.csv, progress.csv or event files of TensorBoard"
 _NUMBERED = re.compile(r"(.+)_\d+")
@@ -59,7 +61,8 @@ def labelled_runs(arguments: Sequence[str]) -> Labelled:
             notes += found.notes
             for run in found.runs:
                 own = label_of(run, root) if label is None else label
-                groups.append(_Group(own, str(root.parent) if label is None else "", [run]))
+                groups.append(_Group(own, _owner(run, root) if label is None else "", [run]))
+    groups = _apart_by_algorithm(groups)
     return Labelled(_by_label(groups, notes), list(dict.fromkeys(problems)), list(dict.fromkeys(notes)))
 
 
@@ -78,14 +81,17 @@ def split_label(argument: str) -> tuple[str | None, str]:
 
 
 def label_of(run: LoggedRun, root: Path) -> str:
-    """The label of a run that is given none: its algorithm where the folders tell it, else the name of the folder.
+    """The label of a run that is given none: its algorithm where that is told, else the name of the folder.
 
-    rl_zoo3's folders are ``ALGO/ENV_N``, those of SB3's ``tensorboard_log`` are ``NAME_N``; else a folder that has
-    the name of one of our algorithms tells it, the innermost first.
+    The runs of ``compare`` and of experiments have a ``spec.json`` that tells it. rl_zoo3's folders are
+    ``ALGO/ENV_N``, those of SB3's ``tensorboard_log`` are ``NAME_N``; else a folder that has the name of one of our
+    algorithms tells it, the innermost first.
 
     :param run: Any.
     :param root: The folder that was asked for.
     """
+    if (stated := _stated_algorithm(run)) is not None:
+        return stated
     for folder in run.folders:
         if any(folder.glob("*/args.yml")):
             return _algorithm(folder.parent.name) or folder.parent.name
@@ -99,6 +105,35 @@ def label_of(run: LoggedRun, root: Path) -> str:
     if numbered is not None and any(run.folders[-1].glob("*tfevents*")):
         return numbered[1]
     return root.resolve().name or str(root)
+
+
+def _stated_algorithm(run: LoggedRun) -> str | None:
+    """The algorithm in the run's ``spec.json``, if it has one."""
+    specs = (read_json(folder / SPEC) or {} for folder in run.folders)
+    return next((spec["algorithm"] for spec in specs if isinstance(spec.get("algorithm"), str)), None)
+
+
+def _owner(run: LoggedRun, root: Path) -> str:
+    """The folder that tells equal labels apart: of a run with a ``spec.json`` that of its experiment."""
+    if _stated_algorithm(run) is None:
+        return str(root.parent)
+    above = run.folders[0].parent
+    return str(above.parent if above.name == RUNS else above)
+
+
+def _apart_by_algorithm(groups: Sequence[_Group]) -> list[_Group]:
+    """Split a label that was given to runs of several algorithms, as ``LABEL/ALGORITHM``, by their ``spec.json``."""
+    stated = [(group, next((_stated_algorithm(run) for run in group.runs), None)) for group in groups]
+    algorithms: dict[str, set[str | None]] = {}
+    for group, algorithm in stated:
+        if not group.owner:
+            algorithms.setdefault(group.label, set()).add(algorithm)
+    return [
+        group._replace(label=f"{group.label}/{algorithm}")
+        if not group.owner and algorithm is not None and len(algorithms[group.label]) > 1
+        else group
+        for group, algorithm in stated
+    ]
 
 
 def _algorithm(name: str) -> str | None:
