@@ -27,6 +27,9 @@ nav ul { margin: 0; padding-left: 1.2rem; } nav { background: var(--soft); paddi
 figure { margin: 1.5rem 0 2.5rem; } figcaption { margin-top: .5rem; }
 .drawing { background: #ffffff; border: 1px solid var(--line); border-radius: .4rem; padding: .4rem; }
 .drawing svg { display: block; width: 100%; height: auto; }
+/* Smaller than this, its words cannot be read. */
+@media screen and (max-width: 45rem) { .drawing { overflow-x: auto; } .drawing svg { min-width: 42rem; }
+  .drawing + .hint { display: block; } }
 .files { font-size: .9em; }
 /* Shadows at the sides to which a table can be scrolled; the covers of the first two layers move with it. */
 .scroll { overflow-x: auto; scrollbar-width: thin; background:
@@ -166,6 +169,7 @@ def figure(key: str, drawing: str, caption: str, folder: str, name: str, endings
     files = _files(folder, name, endings)
     return (
         f'<figure id="{text(key)}">\n<div class="drawing">{drawing}</div>\n'
+        '<p class="hint">The figure is wider than the window: scroll it sideways.</p>\n'
         f"<figcaption>{text(caption)} {files}</figcaption>\n</figure>\n"
     )
 
