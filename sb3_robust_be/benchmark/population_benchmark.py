@@ -22,13 +22,12 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from sb3_robust_be.benchmark.limit import DTYPES, limits
 from sb3_robust_be.benchmark.log_curves import figure_path
 from sb3_robust_be.benchmark.machine import write_rows
-from sb3_robust_be.benchmark.members_curve import MEMBERS, draw
+from sb3_robust_be.benchmark.members_curve import MEMBERS, MODES, draw
 from sb3_robust_be.benchmark.single import network
 from sb3_robust_be.population import Population
 from sb3_robust_be.qrc.products import CompileMode
 
 WARM_UP = 200
-_MODES: dict[CompileMode, str] = {False: "eager", True: "compiled", "bfloat16": "bfloat16"}
 
 
 class Cell(NamedTuple):
@@ -140,7 +139,7 @@ def _steps_per_round(contender: Population | OffPolicyAlgorithm, seconds: float)
 def _print(rows: list[dict[str, Any]]) -> None:
     print(f"{'members':>8}{'network':>12}{'':>10}{'agent-steps/s':>15}{'DQN':>6}{'× DQN':>8}{'min':>8}{'max':>8}")
     for row in rows:
-        mode = _MODES[row["compiled"]]
+        mode = MODES[row["compiled"]]
         print(
             f"{row['members']:>8}{row['network']:>12}{mode:>10}{row['agent_steps_per_s']:>15}{row['dqn_steps_per_s']:>6.0f}{row['ratio_to_dqn']:>8.1f}"
             f"{row['ratio_min']:>8.1f}{row['ratio_max']:>8.1f}"
