@@ -49,7 +49,7 @@ def unfold_convolutions(graph: fx.GraphModule) -> None:
         if not same:
             continue
         with graph.graph.inserting_before(same[0]):
-            patches = _patches(graph.graph, images, _shape(kernel)[2:], gradient.args[4])
+            patches = _patches(graph.graph, images, shape_of(kernel)[2:], gradient.args[4])
         for node in same:
             _as_product(graph.graph, node, patches)
         _gradient_as_product(graph.graph, gradient, patches)
@@ -89,7 +89,11 @@ def convert_products(graph: fx.GraphModule) -> None:
     graph.recompile()
 
 
-def _shape(node: Any) -> Any:
+def shape_of(node: Any) -> Any:
+    """
+    :param node: Of a graph from ``make_fx``.
+    :return: The shape of the tensor that it gives.
+    """
     return node.meta["tensor_meta"].shape
 
 
@@ -97,10 +101,10 @@ def _pays(gradient: fx.Node) -> bool:
     """Whether a convolution can be written as a product in less time, by its gradient."""
     output, _, kernel, _, _, padding, dilation, transposed, _, groups, wanted = gradient.args
     plain = not transposed and groups == 1 and not any(padding) and all(x == 1 for x in dilation)  # type: ignore
-    if not plain or wanted[0] or len(_shape(kernel)) != 4:  # type: ignore[index]
+    if not plain or wanted[0] or len(shape_of(kernel)) != 4:  # type: ignore[index]
         return False
-    n, _, *places = _shape(output)
-    return n * places[0] * places[1] * _shape(kernel)[1:].numel() <= _MOST_UNFOLDED
+    n, _, *places = shape_of(output)
+    return n * places[0] * places[1] * shape_of(kernel)[1:].numel() <= _MOST_UNFOLDED
 
 
 def _patches(graph: fx.Graph, images: Any, sizes: Any, strides: Any) -> fx.Node:
@@ -111,13 +115,13 @@ def _patches(graph: fx.Graph, images: Any, sizes: Any, strides: Any) -> fx.Node:
     # From (images, channels, places, places, height, width), so that neighbours in an image stay neighbours in memory.
     x = graph.call_function(aten.permute.default, (x, [1, 4, 5, 0, 2, 3]))
     x = graph.call_function(aten.clone.default, (x,), {"memory_format": th.contiguous_format})
-    rows = _shape(images)[1] * sizes[0] * sizes[1]
+    rows = shape_of(images)[1] * sizes[0] * sizes[1]
     return graph.call_function(aten.view.default, (x, [rows, -1]))
 
 
 def _as_product(graph: fx.Graph, node: fx.Node, patches: fx.Node) -> None:
     _, kernel, bias = node.args[:3]
-    n, channels, height, width = _shape(node)
+    n, channels, height, width = shape_of(node)
     with graph.inserting_before(node):
         rows = graph.call_function(aten.reshape.default, (kernel, [channels, -1]))
         y = graph.call_function(aten.mm.default, (rows, patches))
@@ -136,10 +140,10 @@ def _gradient_as_product(graph: fx.Graph, node: fx.Node, patches: fx.Node) -> No
     with graph.inserting_before(node):
         rows = graph.call_function(aten.permute.default, (output, [1, 0, 2, 3]))
         rows = graph.call_function(aten.clone.default, (rows,), {"memory_format": th.contiguous_format})
-        rows = graph.call_function(aten.view.default, (rows, [_shape(output)[1], -1]))
+        rows = graph.call_function(aten.view.default, (rows, [shape_of(output)[1], -1]))
         columns = graph.call_function(aten.t.default, (patches,))
         of_kernel = graph.call_function(aten.mm.default, (rows, columns))
-        of_kernel = graph.call_function(aten.view.default, (of_kernel, list(_shape(kernel))))
+        of_kernel = graph.call_function(aten.view.default, (of_kernel, list(shape_of(kernel))))
         of_bias = graph.call_function(aten.sum.dim_IntList, (rows, [1]))
     for part in list(node.users):
         found = {1: of_kernel, 2: of_bias}.get(part.args[1])  # type: ignore[arg-type]

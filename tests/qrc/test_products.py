@@ -172,6 +172,16 @@ def test_images_in_a_compiled_update_equal_the_eager_ones(quick_backend):
         th.testing.assert_close(x, y, rtol=0, atol=1e-5)
 
 
+def test_generated_code_of_images():
+    """Of torch's compiler, which need not read the changed graph as it is interpreted."""
+    eager, *generated = (learned(compile, learning_rate=1e-4) for compile in (False, True, "bfloat16"))
+    for model, most in zip(generated, (1e-5, 1e-2), strict=True):
+        assert model._compiled.works
+        assert model._compiled._graphs
+        for x, y in zip(eager.policy.state_dict().values(), model.policy.state_dict().values(), strict=True):
+            th.testing.assert_close(x, y, rtol=0, atol=most)
+
+
 def test_a_population_with_bfloat16(monkeypatch):
     monkeypatch.setattr("sb3_robust_be.population.graphs.generate_code", lambda graph, inputs: graph)
 
