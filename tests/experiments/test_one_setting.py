@@ -14,7 +14,6 @@ from sb3_robust_be import report
 from sb3_robust_be.evaluation import Outcome, brunner_munzel
 from sb3_robust_be.experiments.control import yardstick
 from sb3_robust_be.experiments.control.contenders import falling
-from sb3_robust_be.experiments.control.control_analysis import setting_text
 from sb3_robust_be.experiments.control.preset import FIRST_SELECTION_SEED, Contender, merged, plan, settings_of
 from sb3_robust_be.experiments.control.training import make_agent
 from sb3_robust_be.experiments.control.yardstick import Scale
@@ -23,6 +22,7 @@ from sb3_robust_be.experiments.declared import one_setting
 from sb3_robust_be.experiments.declared.one_setting import CANDIDATES, EXPERIMENT, GAMES, HELD_OUT, PRESETS, SCALE_OF
 from sb3_robust_be.experiments.experiment import REPORTED, SELECTION
 from sb3_robust_be.experiments.rows import key_of
+from sb3_robust_be.experiments.setting_text import setting_text
 from sb3_robust_be.runner.specs import dumps
 
 HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED

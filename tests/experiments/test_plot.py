@@ -237,6 +237,42 @@ def test_runs_of_a_comparison_are_labelled_by_their_algorithm(tmp_path):
     assert set(labelled_runs(["mine=c"]).runs) == {"mine"}, "one algorithm needs no other name than the given one"
 
 
+def write_run(folder, seed, env="CartPole-v1", **arguments):
+    write_monitor(folder / "monitor.csv", constant(seed))
+    spec = {"algorithm": "qlc", "env": env, "seed": seed, "steps": 100 + seed, "arguments": arguments}
+    (folder / "spec.json").write_text(json.dumps(spec))
+
+
+def test_runs_of_several_settings_are_told_apart_by_what_differs(tmp_path):
+    fall = {"$linear": [0.001, 0.0001]}
+    for seed in (0, 1):
+        write_run(tmp_path / f"a/runs/{seed}", seed, learning_rate=0.001, gamma=0.99)
+        write_run(tmp_path / f"a/runs/{seed}f", seed, learning_rate=fall, gamma=0.99)
+    found = labelled_runs(["a"])
+    assert {label: len(runs) for label, runs in found.runs.items()} == {
+        "qlc, learning_rate=0.001": 2,
+        "qlc, learning_rate=0.001 → 0.0001": 2,
+    }
+    assert found.notes == ["Runs called qlc differ in learning_rate, and are drawn apart by that."]
+    assert set(labelled_runs(["mine=a"]).runs) == {
+        "mine, learning_rate=0.001",
+        "mine, learning_rate=0.001 → 0.0001",
+    }, "a given name does not pool them either"
+    # An argument that some leave open; labels of other folders stay as they are.
+    write_run(tmp_path / "b/runs/0", 0, gamma=0.99)
+    write_run(tmp_path / "b/runs/1", 1, gamma=0.99, tau={"$float": "inf"})
+    assert set(labelled_runs(["b"]).runs) == {"qlc", "qlc, tau=inf"}
+
+
+def test_each_environment_may_have_its_own_setting(tmp_path):
+    for seed in (0, 1):
+        write_run(tmp_path / f"a/{seed}c", seed, gamma=0.99)
+        write_run(tmp_path / f"a/{seed}m", seed, env="MountainCar-v0", gamma=0.98)
+    found = labelled_runs(["a"])
+    assert set(found.runs) == {"qlc"}
+    assert found.notes == []
+
+
 def test_a_label_that_is_given_twice_has_both_and_no_run_twice(tmp_path):
     seeds(tmp_path / "a", [1, 2])
     seeds(tmp_path / "b", [3])

@@ -32,7 +32,7 @@ from sb3_robust_be.experiments.compare.comparison import (
     on_masks,
 )
 from sb3_robust_be.experiments.compare.recordings import RECORDED, find_recordings, measure_recordings
-from sb3_robust_be.experiments.compare.setting import Setting, settings_rows, shown
+from sb3_robust_be.experiments.compare.setting import Setting, settings_rows
 from sb3_robust_be.experiments.compare.summary import (
     MEANING,
     TITLE,
@@ -54,6 +54,7 @@ from sb3_robust_be.experiments.logs import LoggedRun
 from sb3_robust_be.experiments.options import Execution, add_runner_options, execution_of, exit_code, start_fresh
 from sb3_robust_be.experiments.rows import Row
 from sb3_robust_be.experiments.running import make_runs
+from sb3_robust_be.experiments.setting_text import shown
 from sb3_robust_be.report import aligned, versions
 from sb3_robust_be.runner.specs import Spec
 from sb3_robust_be.runner.store import run_directory, run_state

@@ -12,8 +12,8 @@ from sb3_robust_be.codec import to_json
 from sb3_robust_be.experiments.compare.compare_picture import stacked_png, stacked_svg
 from sb3_robust_be.experiments.compare.recordings import RECORDED, Recordings
 from sb3_robust_be.experiments.compare.setting import Setting
-from sb3_robust_be.experiments.compare.summary import rate_text
 from sb3_robust_be.experiments.control.preset import ControlResults
+from sb3_robust_be.experiments.setting_text import rate_text
 from sb3_robust_be.report import Plot
 from sb3_robust_be.report.plot import to_csv
 from sb3_robust_be.runner.specs import read_json

@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sb3_robust_be.codec import FLOAT, IMPORT
 from sb3_robust_be.experiments.compare.comparison import KEY
-from sb3_robust_be.experiments.compare.summary import rate_text
 from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.preset import ControlPreset, settings_of
 from sb3_robust_be.experiments.experiment import REPORTED
+from sb3_robust_be.experiments.setting_text import rate_text, shown
 from sb3_robust_be.runner.specs import dumps
 
 _DIGITS, _LONGEST_NAME = 6, 40
@@ -103,17 +102,3 @@ def settings_rows(preset: ControlPreset, origins: Mapping[str, str], otherwise: 
         }
         for (name, value), who in sorted(takers.items())
     ]
-
-
-def shown(value: Any) -> str:
-    """
-    :param value: Of a spec.
-    :return: It as people write it.
-    """
-    if not isinstance(value, Mapping):
-        return str(value)
-    if len(value) == 1:
-        ((tag, item),) = value.items()
-        if tag in (IMPORT, FLOAT):
-            return str(item).rpartition(":")[2]
-    return f"dict({', '.join(f'{name}={shown(item)}' for name, item in value.items())})"

@@ -23,8 +23,8 @@ from sb3_robust_be.evaluation import (
     worst_decile_mean,
 )
 from sb3_robust_be.experiments.control.contenders import Rate
-from sb3_robust_be.experiments.control.training import LINEAR
 from sb3_robust_be.experiments.plot.run_measures import EPISODES, WHEN
+from sb3_robust_be.experiments.setting_text import rate_text
 from sb3_robust_be.report import aligned
 from sb3_robust_be.report.tables import verdict_number
 
@@ -178,16 +178,6 @@ def footnotes(rows: list[Row], baseline: str) -> list[str]:
             "counts with its return so far, a bound: too low where rewards are positive, too high where negative."
         )
     return notes
-
-
-def rate_text(rate: Rate | None) -> str:
-    """
-    :param rate: A step size; ``None``: not known.
-    :return: It as people write it.
-    """
-    if rate is None:
-        return "–"
-    return " → ".join(f"{x:.3g}" for x in rate[LINEAR]) if isinstance(rate, Mapping) else f"{rate:.4g}"
 
 
 def described(row: Row) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,10 @@ from sb3_robust_be.experiments.control.preset import (
     selection_scores,
     settings_of,
 )
-from sb3_robust_be.experiments.control.training import CURVE_POINTS, LINEAR
+from sb3_robust_be.experiments.control.training import CURVE_POINTS
 from sb3_robust_be.experiments.experiment import Analysis
 from sb3_robust_be.experiments.rows import Rows
+from sb3_robust_be.experiments.setting_text import setting_text
 
 MEASURE = "episode return, last 25 % of steps"
 
@@ -175,22 +176,6 @@ def _lost(rows: Rows) -> dict[str, int]:
         "crashed": len(rows) - len(ended),
         **({"no return": without} if without else {}),
     }
-
-
-def setting_text(setting: Mapping[str, Any]) -> str:
-    """
-    :param setting: Of a contender.
-    :return: Its arguments, for a table: step sizes as powers of two, a falling one as its first and last value.
-    """
-    return ", ".join(f"{name}={_short(x)}" for name, x in setting.items())
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, Mapping) and LINEAR in value:
-        return " → ".join(map(_short, value[LINEAR]))
-    if isinstance(value, float) and value > 0 and np.log2(value).is_integer() and value < 0.1:
-        return f"2^{int(np.log2(value))}"
-    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def over_step_sizes(results: ControlResults) -> dict[str, dict[str, dict[float, np.ndarray]]]:

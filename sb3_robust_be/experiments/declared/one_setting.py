@@ -12,7 +12,7 @@ from sb3_robust_be import report
 from sb3_robust_be.evaluation import NormalisedAverages, Verdict, judged
 from sb3_robust_be.experiments.control import minatar_games, yardstick
 from sb3_robust_be.experiments.control.contenders import Rate, falling
-from sb3_robust_be.experiments.control.control_analysis import MEASURE, setting_text, size_notes, unfinished_notes
+from sb3_robust_be.experiments.control.control_analysis import MEASURE, size_notes, unfinished_notes
 from sb3_robust_be.experiments.control.domains import CHEAP_DOMAINS, DQN_TARGET, HELD_OUT_DOMAINS, SCALES, Domain
 from sb3_robust_be.experiments.control.preset import (
     Contender,
@@ -26,6 +26,7 @@ from sb3_robust_be.experiments.control.yardstick import FAILED, LEVEL, Scale
 from sb3_robust_be.experiments.control.zoo_values import ZOO_VALUES
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Run, distinct_runs
 from sb3_robust_be.experiments.rows import Rows
+from sb3_robust_be.experiments.setting_text import setting_text
 
 _LAYER_NORM = {"policy_kwargs": {"layer_norm": True}}
 _PLAIN = {"policy_kwargs": {"layer_norm": False}}

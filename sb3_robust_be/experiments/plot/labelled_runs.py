@@ -5,12 +5,13 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sb3_robust_be import registry
 from sb3_robust_be.experiments.logs import Found, LoggedRun, find_runs, is_log, runs_of_files
+from sb3_robust_be.experiments.setting_text import rate_text, shown
 from sb3_robust_be.runner.specs import read_json
 from sb3_robust_be.runner.store import RUNS, SPEC
 
@@ -62,7 +63,7 @@ def labelled_runs(arguments: Sequence[str]) -> Labelled:
             for run in found.runs:
                 own = label_of(run, root) if label is None else label
                 groups.append(_Group(own, _owner(run, root) if label is None else "", [run]))
-    groups = _apart_by_algorithm(groups)
+    groups = _apart_by_setting(_apart_by_algorithm(groups), notes)
     return Labelled(_by_label(groups, notes), list(dict.fromkeys(problems)), list(dict.fromkeys(notes)))
 
 
@@ -107,10 +108,15 @@ def label_of(run: LoggedRun, root: Path) -> str:
     return root.resolve().name or str(root)
 
 
+def _spec(run: LoggedRun) -> Mapping[str, Any]:
+    """What is in the run's ``spec.json``; empty where it has none that names an algorithm."""
+    specs = (read_json(folder / SPEC) or {} for folder in run.folders)
+    return next((spec for spec in specs if isinstance(spec.get("algorithm"), str)), {})
+
+
 def _stated_algorithm(run: LoggedRun) -> str | None:
     """The algorithm in the run's ``spec.json``, if it has one."""
-    specs = (read_json(folder / SPEC) or {} for folder in run.folders)
-    return next((spec["algorithm"] for spec in specs if isinstance(spec.get("algorithm"), str)), None)
+    return _spec(run).get("algorithm")
 
 
 def _owner(run: LoggedRun, root: Path) -> str:
@@ -134,6 +140,43 @@ def _apart_by_algorithm(groups: Sequence[_Group]) -> list[_Group]:
         else group
         for group, algorithm in stated
     ]
+
+
+def _apart_by_setting(groups: Sequence[_Group], notes: list[str]) -> list[_Group]:
+    """Split a label whose runs in one environment have several settings, by the arguments in which these differ."""
+    # Each group has one run so far.
+    settings = [_setting(_spec(group.runs[0])) for group in groups]
+    by_label: dict[tuple[str, str], list[Mapping[str, str]]] = {}
+    for group, own in zip(groups, settings, strict=True):
+        by_label.setdefault((group.label, group.owner), []).append(own)
+    differing = {key: _differing(several) for key, several in by_label.items()}
+    for (label, _), names in differing.items():
+        if names:
+            notes.append(f"Runs called {label} differ in {', '.join(names)}, and are drawn apart by that.")
+    named = []
+    for group, own in zip(groups, settings, strict=True):
+        parts = [f"{name}={own[name]}" for name in differing[group.label, group.owner] if name in own]
+        named.append(group._replace(label=", ".join([group.label, *parts])))
+    return named
+
+
+def _setting(spec: Mapping[str, Any]) -> dict[str, str]:
+    """What a run was made with besides its algorithm, steps and seed, as text by name; empty if it is not told."""
+    arguments = spec.get("arguments")
+    if not isinstance(arguments, Mapping):
+        return {}
+    told = {name: spec[name] for name in ("env", "env_kwargs", "policy") if name in spec} | dict(arguments)
+    return {name: rate_text(x) if name == "learning_rate" else shown(x) for name, x in told.items()}
+
+
+def _differing(settings: Sequence[Mapping[str, str]]) -> list[str]:
+    """The names of what is not the same in all settings of one environment, in their order."""
+    values: dict[tuple[str | None, str], set[str | None]] = {}
+    names = dict.fromkeys(name for own in settings for name in own if name != "env")
+    for own in filter(None, settings):
+        for name in names:
+            values.setdefault((own.get("env"), name), set()).add(own.get(name))
+    return [name for name in names if any(len(x) > 1 for (_, of), x in values.items() if of == name)]
 
 
 def _algorithm(name: str) -> str | None:
