@@ -306,7 +306,10 @@ class _Call:
             return
         self._check_module()
         chosen = ("folder", "exp_id", "load_best", "load_checkpoint", "load_last_checkpoint")
-        if given := [name for name in chosen if getattr(seen, name) != self._parser.get_default(name)]:
+        # What stands in the namespace keeps argparse from filling in its default.
+        unset = argparse.Namespace(**dict.fromkeys(chosen))
+        typed, _ = self._parser.parse_known_args(self.arguments, unset)
+        if given := [name for name in chosen if getattr(typed, name) is not None]:
             option = "-f" if given[0] == "folder" else f"--{given[0].replace('_', '-')}"
             self.error(f"{option} chooses among your own agents, and --pretrained takes the package's; leave one out.")
         try:

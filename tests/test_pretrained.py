@@ -80,6 +80,7 @@ def test_other_options_of_enjoy_work_with_it(shipped, capsys):
         (["--env", ENV_ID, "--algo", "dqn"], "There are some of qlc only, so choose another --algo"),
         (["--env", ENV_ID, "--algo", "dqn"], f"sb3-robust-be train --algo dqn --env {ENV_ID}"),
         (["--env", ENV_ID, "-f", "logs2"], "-f chooses among your own agents"),
+        (["--env", ENV_ID, "-f", "logs"], "-f chooses among your own agents"),
         (["--env", ENV_ID, "--load-best"], "--load-best chooses among your own agents"),
         (["--env", ENV_ID, "--exp-id", "2"], "--exp-id chooses among your own agents"),
     ],
