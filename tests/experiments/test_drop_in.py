@@ -16,11 +16,13 @@ from made_rows import made_rows
 
 from sb3_robust_be import QLC
 from sb3_robust_be.experiments.control.evaluated_runs import EVALUATED, final_returns, steps_to_final
+from sb3_robust_be.experiments.control.training import LINEAR
 from sb3_robust_be.experiments.control.tuned_domains import DOMAINS
 from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.declared.drop_in import (
     BASELINE,
     CONTENDERS,
+    WITH_QLCS_RATE,
     DropIn,
     DropInPreset,
     arguments_of,
@@ -73,12 +75,22 @@ def test_a_candidates_arguments_come_first_and_its_networks_are_added():
     assert DOMAINS["MountainCar-v0"].settings["policy_kwargs"] == {"net_arch": [256, 256]}, "the zoo's stay"
 
 
-@pytest.mark.parametrize("scale", ["laptop", "paper"])
+def test_qlcs_learning_rate_is_the_one_that_it_has_by_default():
+    default = QLC("MlpPolicy", "CartPole-v1", device="cpu").lr_schedule
+    settings = DOMAINS["CartPole-v1"].settings
+    for contender in WITH_QLCS_RATE:
+        own = arguments_of(contender, settings)
+        assert own["learning_rate"] == {LINEAR: [default(1.0), default(0.0)]}
+        assert default(0.5) == (default(1.0) + default(0.0)) / 2
+        assert own["batch_size"] == settings["batch_size"]
+
+
+@pytest.mark.parametrize("scale", ["laptop", "long", "paper"])
 def test_the_plan(scale):
     preset = EXPERIMENT.preset(scale)
     assert preset.seeds >= 10
     runs = EXPERIMENT.plan(preset, [])
-    assert len(runs) == len(distinct_specs(runs)) == 4 * len(CONTENDERS) * preset.seeds
+    assert len(runs) == len(distinct_specs(runs)) == 4 * len(preset.contenders) * preset.seeds
     for run in runs:
         spec, zoo = run.spec, DOMAINS[run.names["domain"]]
         assert (spec["function"], spec["policy"], spec["steps"]) == (EVALUATED, "MlpPolicy", zoo.steps)

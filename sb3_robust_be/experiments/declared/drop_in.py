@@ -27,6 +27,7 @@ from sb3_robust_be.evaluation import (
     mean_interval,
     unresolved_if_lost,
 )
+from sb3_robust_be.experiments.control.contenders import falling
 from sb3_robust_be.experiments.control.control_analysis import unfinished_notes
 from sb3_robust_be.experiments.control.evaluated_runs import (
     EVALUATED,
@@ -56,6 +57,13 @@ class DropIn(NamedTuple):
 
 CONTENDERS = tuple(DropIn(name, name) for name in (BASELINE, "qrc", "qrc_huber", "qlc"))
 """None has arguments of its own; what the settings leave open has the class's defaults"""
+QLCS_RATE = {"learning_rate": falling(-9)}
+"""The default of QLC"""
+WITH_QLCS_RATE = (
+    DropIn("qlc, its own learning rate", "qlc", QLCS_RATE),
+    DropIn("dqn, QLC's learning rate", BASELINE, QLCS_RATE),
+)
+"""Without the zoo's learning rate, which was tuned for DQN; and whether that alone makes the difference"""
 
 
 @dataclass(frozen=True)
@@ -300,7 +308,13 @@ EXPERIMENT = Experiment(
             compile=False,
         ),
         "laptop": DropInPreset(seeds=10, note="Ten seeds; Lunar Lander needs the extra box2d."),
-        "paper": DropInPreset(seeds=30),
+        "long": DropInPreset(
+            seeds=10,
+            contenders=(*CONTENDERS, *WITH_QLCS_RATE),
+            note="Ten seeds; Lunar Lander needs the extra box2d. QLC and DQN with QLC's learning rate were added after "
+            "first results on Mountain Car and Acrobot had been seen, and none of QLC's on other domains.",
+        ),
+        "paper": DropInPreset(seeds=30, contenders=(*CONTENDERS, *WITH_QLCS_RATE)),
     },
     plan=_plan,
     measure=_measure,
@@ -319,7 +333,8 @@ EXPERIMENT = Experiment(
             "its defaults",
             "that is what a changed import does. Those of QLC are one-sided corrections and layer normalisation of the "
             "hidden layers, so that its verdicts are on both together; DQN, QRC and QRC-Huber have none. Its falling "
-            "learning rate is not used: rl_zoo3 has a rate, which all classes get.",
+            "learning rate is not used: rl_zoo3 has a rate, which all classes get. The scales `long` and `paper` have "
+            "QLC and DQN with it beside them.",
         ),
         Reading(
             "How long does a run take to learn?",
