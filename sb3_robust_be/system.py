@@ -1,9 +1,11 @@
-"""Files that are written completely or not at all, processor cores, and delaying Ctrl-C."""
+"""Files that are written completely or not at all, processor cores, free memory, and delaying Ctrl-C."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
+import functools
 import glob
 import io
 import os
@@ -11,7 +13,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,26 @@ def available_cores() -> int:
     """How many processor cores this process may use, where the system tells; else all."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+@functools.cache
+def _malloc_trim() -> Callable[[Any], int] | None:
+    """glibc's function; ``None`` with another C library."""
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):
+        return None
+
+
+def return_free_memory() -> None:
+    """Give what is free of the process's memory back to the operating system, where the C library is glibc.
+
+    Large tensors that come and go between blocks that stay for an episode, as those of Box2D's worlds, leave holes
+    which glibc does not give back by itself: three populations of ten agents, on Lunar Lander one after another, took
+    12 GB of memory in an hour, and used 150 MB of it.
+    """
+    if (trim := _malloc_trim()) is not None:
+        trim(ctypes.c_size_t(0))
 
 
 @contextlib.contextmanager

@@ -22,7 +22,10 @@ from sb3_robust_be.population.normalization import Normalizer
 from sb3_robust_be.population.randomness import Uniforms
 from sb3_robust_be.population.replay import Replay
 from sb3_robust_be.qrc.products import CompileMode
+from sb3_robust_be.system import return_free_memory
 
+RETURN_MEMORY_EVERY = 1000
+"""Steps"""
 DIVERGED = Failure("its values became infinite or NaN. A smaller learning_rate often helps.")
 
 
@@ -173,6 +176,8 @@ class Trainer:
         self.exploration.set_progress(progress, self.failed_at < 0)
         if self.num_timesteps > self.learning_starts and self.collected % self._train_freq == 0:
             self._train(uniforms[:, Exploration.WIDTH :], progress)
+        if self.n_calls % RETURN_MEMORY_EVERY == 0:
+            return_free_memory()
 
     def action_values(self, observations: Any) -> np.ndarray:
         """Compute every member's action values.
