@@ -115,8 +115,8 @@ def return_free_memory() -> None:
     """Give what is free of the process's memory back to the operating system, where the C library is glibc.
 
     Large tensors that come and go between blocks that stay for an episode, as those of Box2D's worlds, leave holes
-    which glibc does not give back by itself: three populations of ten agents, on Lunar Lander one after another, took
-    12 GB of memory in an hour, and used 150 MB of it.
+    which glibc does not give back by itself: ten agents of Lunar Lander had 149 MB in use after 5600 steps, and 365 MB
+    of holes. A process that trained three such populations one after another had grown to 12 GB.
     """
     if (trim := _malloc_trim()) is not None:
         trim(ctypes.c_size_t(0))

@@ -25,7 +25,7 @@ def rate_text(rate: Rate | None) -> str:
 def shown(value: Any) -> str:
     """
     :param value: Of a spec.
-    :return: It as people write it.
+    :return: It as people write it, with all its digits.
     """
     if not isinstance(value, Mapping):
         return str(value)
@@ -33,6 +33,8 @@ def shown(value: Any) -> str:
         ((tag, item),) = value.items()
         if tag in (IMPORT, FLOAT):
             return str(item).rpartition(":")[2]
+        if tag == LINEAR:
+            return " → ".join(map(str, item))
     return f"dict({', '.join(f'{name}={shown(item)}' for name, item in value.items())})"
 
 

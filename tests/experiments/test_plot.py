@@ -262,6 +262,10 @@ def test_runs_of_several_settings_are_told_apart_by_what_differs(tmp_path):
     write_run(tmp_path / "b/runs/0", 0, gamma=0.99)
     write_run(tmp_path / "b/runs/1", 1, gamma=0.99, tau={"$float": "inf"})
     assert set(labelled_runs(["b"]).runs) == {"qlc", "qlc, tau=inf"}
+    # However little they differ, and whatever somebody's own runs have there.
+    for rate in (0.00123451, 0.00123452, "lin_0.001"):
+        write_run(tmp_path / f"c/runs/{rate}", 0, learning_rate=rate)
+    assert len(labelled_runs(["c"]).runs) == 3
 
 
 def test_each_environment_may_have_its_own_setting(tmp_path):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sb3_robust_be import registry
 from sb3_robust_be.experiments.logs import Found, LoggedRun, find_runs, is_log, runs_of_files
-from sb3_robust_be.experiments.setting_text import rate_text, shown
+from sb3_robust_be.experiments.setting_text import shown
 from sb3_robust_be.runner.specs import read_json
 from sb3_robust_be.runner.store import RUNS, SPEC
 
@@ -33,11 +33,13 @@ class Labelled(NamedTuple):
     """A sentence for each choice that was made in reading"""
 
 
-class _Group(NamedTuple):
+class _Named(NamedTuple):
     label: str
     owner: str
     """The folder that a label was read off; empty for one that was given"""
-    runs: list[LoggedRun]
+    run: LoggedRun
+    spec: Mapping[str, Any]
+    """Of :func:`_spec`"""
 
 
 def labelled_runs(arguments: Sequence[str]) -> Labelled:
@@ -48,7 +50,7 @@ def labelled_runs(arguments: Sequence[str]) -> Labelled:
     :return: At least one run, or problems.
     :raises ValueError: For an argument whose label or pattern is empty.
     """
-    groups: list[_Group] = []
+    named: list[_Named] = []
     problems: list[str] = []
     notes: list[str] = []
     given: set[str] = set()
@@ -61,10 +63,10 @@ def labelled_runs(arguments: Sequence[str]) -> Labelled:
             problems += found.problems
             notes += found.notes
             for run in found.runs:
-                own = label_of(run, root) if label is None else label
-                groups.append(_Group(own, _owner(run, root) if label is None else "", [run]))
-    groups = _apart_by_setting(_apart_by_algorithm(groups), notes)
-    return Labelled(_by_label(groups, notes), list(dict.fromkeys(problems)), list(dict.fromkeys(notes)))
+                given_or_read = (label, "") if label is not None else (label_of(run, root), _owner(run, root))
+                named.append(_Named(*given_or_read, run, _spec(run)))
+    named = _apart_by_setting(_apart_by_algorithm(named), notes)
+    return Labelled(_by_label(named, notes), list(dict.fromkeys(problems)), list(dict.fromkeys(notes)))
 
 
 def split_label(argument: str) -> tuple[str | None, str]:
@@ -127,37 +129,35 @@ def _owner(run: LoggedRun, root: Path) -> str:
     return str(above.parent if above.name == RUNS else above)
 
 
-def _apart_by_algorithm(groups: Sequence[_Group]) -> list[_Group]:
+def _apart_by_algorithm(named: Sequence[_Named]) -> list[_Named]:
     """Split a label that was given to runs of several algorithms, as ``LABEL/ALGORITHM``, by their ``spec.json``."""
-    stated = [(group, next((_stated_algorithm(run) for run in group.runs), None)) for group in groups]
     algorithms: dict[str, set[str | None]] = {}
-    for group, algorithm in stated:
-        if not group.owner:
-            algorithms.setdefault(group.label, set()).add(algorithm)
+    for one in named:
+        if not one.owner:
+            algorithms.setdefault(one.label, set()).add(one.spec.get("algorithm"))
     return [
-        group._replace(label=f"{group.label}/{algorithm}")
-        if not group.owner and algorithm is not None and len(algorithms[group.label]) > 1
-        else group
-        for group, algorithm in stated
+        one._replace(label=f"{one.label}/{one.spec['algorithm']}")
+        if not one.owner and one.spec and len(algorithms[one.label]) > 1
+        else one
+        for one in named
     ]
 
 
-def _apart_by_setting(groups: Sequence[_Group], notes: list[str]) -> list[_Group]:
+def _apart_by_setting(named: Sequence[_Named], notes: list[str]) -> list[_Named]:
     """Split a label whose runs in one environment have several settings, by the arguments in which these differ."""
-    # Each group has one run so far.
-    settings = [_setting(_spec(group.runs[0])) for group in groups]
+    settings = [_setting(one.spec) for one in named]
     by_label: dict[tuple[str, str], list[Mapping[str, str]]] = {}
-    for group, own in zip(groups, settings, strict=True):
-        by_label.setdefault((group.label, group.owner), []).append(own)
+    for one, own in zip(named, settings, strict=True):
+        by_label.setdefault((one.label, one.owner), []).append(own)
     differing = {key: _differing(several) for key, several in by_label.items()}
     for (label, _), names in differing.items():
         if names:
             notes.append(f"Runs called {label} differ in {', '.join(names)}, and are drawn apart by that.")
-    named = []
-    for group, own in zip(groups, settings, strict=True):
-        parts = [f"{name}={own[name]}" for name in differing[group.label, group.owner] if name in own]
-        named.append(group._replace(label=", ".join([group.label, *parts])))
-    return named
+    apart = []
+    for one, own in zip(named, settings, strict=True):
+        parts = [f"{name}={own[name]}" for name in differing[one.label, one.owner] if name in own]
+        apart.append(one._replace(label=", ".join([one.label, *parts])))
+    return apart
 
 
 def _setting(spec: Mapping[str, Any]) -> dict[str, str]:
@@ -166,7 +166,7 @@ def _setting(spec: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(arguments, Mapping):
         return {}
     told = {name: spec[name] for name in ("env", "env_kwargs", "policy") if name in spec} | dict(arguments)
-    return {name: rate_text(x) if name == "learning_rate" else shown(x) for name, x in told.items()}
+    return {name: shown(x) for name, x in told.items()}
 
 
 def _differing(settings: Sequence[Mapping[str, str]]) -> list[str]:
@@ -208,19 +208,17 @@ def _found(pattern: str, problems: list[str]) -> Iterable[tuple[Path, Found]]:
     yield from made
 
 
-def _by_label(groups: Sequence[_Group], notes: list[str]) -> dict[str, list[LoggedRun]]:
+def _by_label(named: Sequence[_Named], notes: list[str]) -> dict[str, list[LoggedRun]]:
     """Runs by label; equal labels that were read off different folders are told apart by these."""
     owners: dict[str, dict[str, None]] = {}
-    for group in groups:
-        owners.setdefault(group.label, {})[group.owner] = None
+    for one in named:
+        owners.setdefault(one.label, {})[one.owner] = None
     found: dict[str, dict[str, LoggedRun]] = {}
-    for group in groups:
-        shared = len(owners[group.label]) > 1 and group.owner
-        label = f"{group.label}, {group.owner}" if shared else group.label
+    for one in named:
+        shared = len(owners[one.label]) > 1 and one.owner
+        label = f"{one.label}, {one.owner}" if shared else one.label
         # A run that several patterns match is one.
-        own = found.setdefault(label, {})
-        for run in group.runs:
-            own.setdefault(os.path.realpath(run.path), run)
+        found.setdefault(label, {}).setdefault(os.path.realpath(one.run.path), one.run)
     for label, several in owners.items():
         if len(several) > 1:
             names = ", ".join(repr(f"{label}, {owner}" if owner else label) for owner in several)
