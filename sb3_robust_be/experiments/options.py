@@ -13,6 +13,7 @@ from sb3_robust_be.experiments.population_units import make_units
 from sb3_robust_be.experiments.run_functions import run_units
 from sb3_robust_be.runner.provenance import ChangedError, set_aside
 from sb3_robust_be.runner.specs import Spec
+from sb3_robust_be.runner.store import run_directory, run_state
 from sb3_robust_be.runner.units import RunnerError
 from sb3_robust_be.system import available_cores
 
@@ -81,6 +82,24 @@ def number_of_jobs(how: Execution) -> int:
     return 1 if how.executor == "serial" else int(how.jobs or available_cores())
 
 
+def units_of(specs: Sequence[Spec], out: Path, how: Execution) -> list[list[Spec]]:
+    """Group runs into units of work.
+
+    Runs that have ended are units of their own, so that the processes share what an interruption has left evenly. With
+    shards they are not: every machine must find the same units, whatever is done.
+
+    :param specs: Of the runs.
+    :param out: Their folder.
+    :param how: They are executed.
+    """
+    if how.shard is not None:
+        return make_units(specs, number_of_jobs(how))
+    ended = ("done",) if how.retry_failed else ("done", "failed")
+    is_open = [run_state(run_directory(out, spec)) not in ended for spec in specs]
+    left = [spec for spec, one in zip(specs, is_open, strict=True) if one]
+    return make_units(left, number_of_jobs(how)) + [[s] for s, one in zip(specs, is_open, strict=True) if not one]
+
+
 def start_fresh(how: Execution, out: Path) -> None:
     """With ``--fresh``, rename the folder of earlier runs so that all are made anew.
 
@@ -110,7 +129,7 @@ def execute(specs: Sequence[Spec], out: Path, how: Execution) -> None:
     """
     try:
         run_units(
-            make_units(specs, number_of_jobs(how)),
+            units_of(specs, out, how),
             out,
             fingerprints=fingerprints_of(specs),
             jobs=how.jobs,

@@ -18,6 +18,7 @@ from sb3_robust_be.experiments.control.preset import settings_of
 from sb3_robust_be.experiments.control.training import SINGLE, _single_agent, control_spec
 from sb3_robust_be.experiments.environments import check_environments
 from sb3_robust_be.experiments.experiment import Results
+from sb3_robust_be.experiments.options import Execution, units_of
 from sb3_robust_be.experiments.population_units import make_units
 from sb3_robust_be.experiments.run_functions import run_units
 from sb3_robust_be.population import Population
@@ -164,6 +165,29 @@ def test_units_are_as_large_as_the_networks_are_best_with(net_arch, largest):
 def test_parts_keep_every_process_busy(groups, jobs, parts):
     specs = [tiny(env=f"Env{group}-v0", seed=s) for group in range(groups) for s in range(10)]
     assert len(make_units(specs, jobs)) == parts
+
+
+def write_end(out, spec, name):
+    directory = run_directory(out, spec)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{name}.json").write_text("{}")
+
+
+@pytest.mark.parametrize(("retry", "left"), [(False, 8), (True, 10)])
+def test_after_an_interruption_the_processes_share_what_is_left(tmp_path, retry, left):
+    specs = [tiny(env=f"Env{group}-v0", seed=s) for group in range(2) for s in range(12)]
+    how = Execution(jobs=2, retry_failed=retry)
+    assert sorted(map(len, units_of(specs, tmp_path, how))) == [12, 12]
+    for spec in specs[:14]:
+        write_end(tmp_path, spec, "result")
+    for spec in specs[14:16]:
+        write_end(tmp_path, spec, "failed")
+    units = units_of(specs, tmp_path, how)
+    assert [len(unit) for unit in units if len(unit) > 1] == [left // 2, left // 2]
+    assert sorted(json.dumps(s) for unit in units for s in unit) == sorted(map(json.dumps, specs))
+    # Other machines may have seen less of what is done.
+    shard = Execution(shard="1/2")
+    assert units_of(specs, tmp_path, shard) == units_of(specs, tmp_path / "empty", shard)
 
 
 def test_environments_are_tried_before_the_work():
