@@ -23,6 +23,7 @@ from sb3_robust_be.runner.provenance import Fingerprint
 from sb3_robust_be.runner.specs import Spec, dumps, run_id
 
 _OWN = __name__.partition(".")[0]
+_DISTRIBUTION = _OWN.replace("_", "-")
 _DIGITS = 12
 # A version stands for what is in these; what is outside of them is being worked on, and its files are read.
 _INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
@@ -39,7 +40,7 @@ def fingerprints_of(specs: Iterable[Spec]) -> dict[str, Fingerprint]:
     specs = list(specs)
     # Without an environment there is no network either, and no need of torch.
     noted = (
-        {_OWN: __version__}
+        {_DISTRIBUTION: __version__}
         | report.versions()
         | report.hardware()
         | (_gpu() if any("env" in spec for spec in specs) else {})
