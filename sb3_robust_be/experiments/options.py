@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from sb3_robust_be.experiments.fingerprint import fingerprints_of
 from sb3_robust_be.experiments.population_units import make_units
 from sb3_robust_be.experiments.run_functions import run_units
 from sb3_robust_be.runner.provenance import ChangedError, set_aside
+from sb3_robust_be.runner.reuse import reuse_runs
 from sb3_robust_be.runner.specs import Spec
 from sb3_robust_be.runner.store import run_directory, run_state
 from sb3_robust_be.runner.units import RunnerError
@@ -119,19 +120,24 @@ def start_fresh(how: Execution, out: Path) -> None:
         print(f"The earlier runs are kept in {kept}. After an interruption, leave --fresh out to continue.")
 
 
-def execute(specs: Sequence[Spec], out: Path, how: Execution) -> None:
+def execute(specs: Sequence[Spec], out: Path, how: Execution, others: Iterable[Path] = ()) -> None:
     """Execute the runs that are not done.
 
     :param specs: Of the runs.
     :param out: Their folder.
     :param how: They are executed.
+    :param others: Folders whose finished runs of the same specs need not be made again, unless all are to be made anew.
     :raises RunnerError: Where finished runs were made by something else, among other reasons.
     """
+    fingerprints = fingerprints_of(specs)
+    if not how.fresh:
+        for folder, count in reuse_runs(out, specs, others, fingerprints).items():
+            print(f"{count} of the runs have been made already, in {folder.name}: they are copied from there.")
     try:
         run_units(
             units_of(specs, out, how),
             out,
-            fingerprints=fingerprints_of(specs),
+            fingerprints=fingerprints,
             jobs=how.jobs,
             executor=how.executor,
             shard=how.shard,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,7 +57,9 @@ def run(
                 f"{nameless} of {len(given)} rows in {source} do not say with which arguments they were made, as older "
                 "tables do not: they are taken by their names and settings alone."
             )
-    return make_runs(found, preset, results_in(where), how)
+    # Those of other scales are other runs, and folders that were set aside have a date behind their scale.
+    others = sorted(where.parent.glob(f"*-{scale}"))
+    return make_runs(found, preset, results_in(where), how, others=others)
 
 
 def make_runs(
@@ -67,6 +69,7 @@ def make_runs(
     how: Execution,
     named: Callable[[Row], str] = name_of,
     before_round: Callable[[list[Row]], None] = lambda names: None,
+    others: Sequence[Path] = (),
 ) -> Ran:
     """
     :param experiment: Whose runs.
@@ -75,15 +78,16 @@ def make_runs(
     :param how: They are executed.
     :param named: What a failed run is called.
     :param before_round: Called with the names of a round's runs.
+    :param others: Folders of other experiments, whose finished runs are copied where they are the same.
     :return: After as many rounds as there are; each one may depend on what those before it have found.
     """
     rows, failed, checked = list(results.known), 0, False
     # From the rows of finished rounds alone: shards then agree on what they share, whenever they are started.
     while True:
         planned, fitting = experiment.planned(preset, rows)
-        if others := len(rows) - len(fitting):
+        if left_out := len(rows) - len(fitting):
             print(
-                f"{others} rows that were known are left out: the runs of their names have other arguments now, and "
+                f"{left_out} rows that were known are left out: the runs of their names have other arguments now, and "
                 "are made again."
             )
         rows = fitting
@@ -95,7 +99,7 @@ def make_runs(
             checked = True
         check_environments(specs)
         before_round([run.names for run in runs])
-        execute(specs, results.out, how)
+        execute(specs, results.out, how, others)
         found = experiment.rows_of(runs, results)
         failed += _say_failures(found, named)
         rows += found

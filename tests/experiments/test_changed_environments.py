@@ -229,6 +229,24 @@ def test_experiments_keep_to_one_environment_too(folder, capsys):
     assert finals(kept) == [10.0]
 
 
+def test_experiments_share_the_runs_of_one_environment(folder, capsys):
+    run = ["--out", "out", "--executor", "serial", "--quiet"]
+    for name in ("first", "second"):
+        Path(f"{name}.yml").write_text(YAML.format(seeds=2))
+    assert cli.main(["experiment", "run", "first.yml", *run]) == 0
+    assert cli.main(["experiment", "run", "second.yml", *run]) == 0
+    told = "2 of the runs have been made already, in own-first-laptop"
+    assert told in capsys.readouterr().out
+    assert finals(folder / "out/own-second-laptop") == [10.0, 10.0]
+    # All anew; and another environment's runs are others'.
+    assert cli.main(["experiment", "run", "second.yml", *run, "--fresh"]) == 0
+    write(folder, SOURCE.replace("1.0, False", "100.0, False"))
+    Path("third.yml").write_text(YAML.format(seeds=2))
+    assert cli.main(["experiment", "run", "third.yml", *run]) == 0
+    assert told not in capsys.readouterr().out
+    assert finals(folder / "out/own-third-laptop") == [1000.0, 1000.0]
+
+
 def test_an_experiments_failures_name_the_option(folder, capsys):
     write(folder, SOURCE.replace("max_episode_steps=10", "max_episode_steps=10, nondeterministic=True").replace(
         "        return np.zeros(2, np.float32), 1.0", "        raise KeyError('lost')\n        return 0, 1.0"

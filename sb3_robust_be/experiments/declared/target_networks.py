@@ -28,7 +28,7 @@ REFRESH = (1, 50, 500)
 FIRST_ROUND: dict[str, Mapping[str, Any]] = {"dqn": {}, "qrc": {}, "qrc_huber": {}}
 """Of the shorter runs: DQN with SB3's loss, QRC-Huber with the hard clip"""
 ALGORITHMS: dict[str, Mapping[str, Any]] = {
-    "dqn": {},
+    "dqn": {"huber_threshold": 1.0},
     "dqn, squared loss": c.SQUARED,
     "qrc": {},
     "qrc_huber": c.clipped("qrc_huber", (), c.SMOOTH).choices,
@@ -41,6 +41,13 @@ def _label(name: str, refresh: int) -> str:
     return f"{name}, refresh {refresh}"
 
 
+def _refresh(name: str, refresh: int) -> dict[str, Any]:
+    """As ``control`` has it, whose runs these then are: only DQN has to be told that there is no target network."""
+    if refresh > 1:
+        return {"target_update_interval": refresh}
+    return c.NO_TARGET if name.startswith("dqn") else {}
+
+
 def _contenders(
     rates: tuple[float, ...], algorithms: Mapping[str, Mapping[str, Any]], refresh: tuple[int, ...] = REFRESH
 ) -> tuple[Contender, ...]:
@@ -49,7 +56,7 @@ def _contenders(
             _label(name, r),
             name.partition(",")[0],
             {"learning_rate": rates},
-            {**choices, "target_update_interval": None if r == 1 else r},
+            {**choices, **_refresh(name, r)},
         )
         for name, choices in algorithms.items()
         for r in refresh
