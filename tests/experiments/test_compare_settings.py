@@ -271,7 +271,7 @@ def test_without_dqn_the_file_need_not_be_changed(config, given):
     assert {"target_update_interval", "max_grad_norm", "tau"}.isdisjoint(arguments)
     assert arguments["batch_size"] == 16
     left = "max_grad_norm" if given else "target_update_interval, max_grad_norm"
-    assert comparison.notes == [f"Of dqn.yml, what is DQN's alone is left out: {left}."]
+    assert comparison.notes[0] == f"Of dqn.yml, what is DQN's alone is left out: {left}."
 
 
 def test_no_target_network_is_a_setting_of_algorithms_without_one():
@@ -326,6 +326,27 @@ def test_without_a_learning_rate_each_class_has_its_own():
     rates = {name: spec["arguments"]["learning_rate"] for name, spec in found.items()}
     assert rates == {"qlc": {"$linear": [2.0**-9, 2.0**-13]}, "qrc": 1e-3, "dqn": 1e-4}
     assert found["dqn"]["arguments"] == {"learning_rate": 1e-4, "gamma": 0.5, "policy_kwargs": {}}
+
+
+def test_dqns_learning_rate_can_be_left_to_dqn(config):
+    files, defaults = {"$linear": [2.3e-3, 0.0]}, {"qlc": {"$linear": [2.0**-9, 2.0**-13]}, "qrc": 1e-3}
+    own = ("--env", "CartPole-v1", "--config", str(config), "--algos")
+    everyones = parsed(*own, "qlc,qrc,dqn")
+    (note,) = everyones.notes
+    assert note.startswith("qlc has the learning_rate of dqn.yml, CartPole-v1.")
+    assert "--own-learning-rates" in note
+    assert parsed(*own, "qrc,dqn").notes == parsed(*own, "qlc,dqn", "--learning-rates", "0.1").notes == []
+    left = parsed(*own, "qlc,qrc,dqn,dqn_squared,qrdqn", "--own-learning-rates")
+    assert left.notes == []
+    found = {name: spec["arguments"]["learning_rate"] for name, spec in specs(left).items()}
+    assert found == {**defaults, **dict.fromkeys(("dqn", "dqn_squared", "qrdqn"), files)}
+    whose = {(row["value"], row["of"]): row["from"] for row in left.settings if row["argument"] == "learning_rate"}
+    assert whose == {
+        ("0.0023 → 0", "dqn, dqn_squared, qrdqn"): "dqn.yml, CartPole-v1",
+        ("0.00195 → 0.000122", "qlc"): "each class's default",
+        ("0.001", "qrc"): "each class's default",
+    }
+    assert left.out != everyones.out
 
 
 def test_flags_win_over_the_file(config):
@@ -426,6 +447,8 @@ def test_returns_are_those_of_the_true_rewards(algorithm, tmp_path):
         (["--set", "gama=0.9"], "gama (--set) is taken by none of qlc, qrc_huber, dqn. Did you mean 'gamma'?"),
         (["--set", "target_update_interval=5", "--algos", "qlc"], "It is DQN's alone."),
         (["--set", "learning_rate=0.1", "--learning-rates", "0.1"], "give one of them"),
+        (["--own-learning-rates"], "to the baselines; give one there, or leave the option out."),
+        (["--own-learning-rates", "--learning-rates", "0.1"], "without --learning-rates"),
         (["--set", "frame_stack=4"], "frame_stack (--set) is 4, which a comparison cannot honour"),
         (["--set", "seed=4"], "Seeds are those of --seeds"),
         (["--config", "nosuch.yml"], "--config nosuch.yml is not there"),
@@ -510,6 +533,7 @@ def test_default_commands_keep_their_folder_and_every_setting_has_its_own(config
         ("--set", "gamma=0.9"),
         ("--set", "gamma=0.8"),
         ("--config", str(config)),
+        ("--config", str(config), "--own-learning-rates"),
         ("--config", str(config), "--set", "gamma=0.8"),
     ]
     folders = [parsed(*env, *options).out for options in others]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -139,6 +140,12 @@ def _parser() -> argparse.ArgumentParser:
         f"best one over {SELECTION_SEEDS} other seeds is used (default: {DEFAULT_RATE}; with --config or --set their "
         "learning_rate, or each class's own)",
     )
+    parser.add_argument(
+        "--own-learning-rates",
+        action="store_true",
+        help="the learning_rate of --config or --set is for the baselines alone (dqn, dqn_squared, qrdqn); every other "
+        "class has its default",
+    )
     parser.add_argument("--net-arch", type=_positive, nargs="+", metavar="UNITS", help="hidden units (default: 64 64)")
     parser.add_argument("--layer-norm", action="store_true", help="normalise the hidden layers of every algorithm")
     parser.add_argument(
@@ -207,6 +214,12 @@ def _comparison(args: argparse.Namespace) -> Comparison:
     own = read_settings(args.config, args.set, args.env)
     if own.learning_rate is not None and own.origins["learning_rate"] == SET and args.learning_rates:
         raise ValueError(f"learning_rate is given by {SET} and by --learning-rates; give one of them.")
+    if args.own_learning_rates:
+        leaves = "--own-learning-rates leaves the learning_rate of --config or --set to the baselines"
+        if args.learning_rates:
+            raise ValueError(f"{leaves}; give it without --learning-rates.")
+        if own.learning_rate is None:
+            raise ValueError(f"{leaves}; give one there, or leave the option out.")
     env_kwargs = {**own.env_kwargs, **as_json(assignments(args.env_kwargs, "--env-kwargs"), "--env-kwargs")}
     setup = look_at(args.env, args.net_arch, args.gym_packages, env_kwargs)
     setup = setup._replace(policy=own.policy or setup.policy, stacked=setup.stacked and not args.single_agents)
@@ -216,6 +229,7 @@ def _comparison(args: argparse.Namespace) -> Comparison:
         steps=args.steps or own.steps or Setting().steps,
         learning_rates=None if rates is None else sorted(rates, key=first_of),
         net_arch=args.net_arch,
+        own_learning_rates=args.own_learning_rates,
         layer_norm=args.layer_norm,
         arguments=own.arguments if own.given else None,
         policy=own.policy,
@@ -227,6 +241,8 @@ def _comparison(args: argparse.Namespace) -> Comparison:
     notes = []
     if left_out:
         notes.append(f"Of {args.config.name}, what is DQN's alone is left out: {', '.join(left_out)}.")
+    if (told := _on_rates(args, own, algorithms)) is not None:
+        notes.append(told)
     if own.given and setup.stacked and (reason := why_single(algorithms, own.arguments)) is not None:
         setup = setup._replace(stacked=False)
         notes.append(f"The agents are trained one by one, since a population cannot have this setting: {reason}")
@@ -243,6 +259,7 @@ def _comparison(args: argparse.Namespace) -> Comparison:
         setting.arguments,
         setting.normalize,
         args.net_arch,
+        args.own_learning_rates,
     )
     return Comparison(
         env=args.env,
@@ -253,10 +270,23 @@ def _comparison(args: argparse.Namespace) -> Comparison:
         setting=setting,
         setup=setup,
         preset=preset,
-        settings=[*settings_rows(preset, _origins(args, own), "compare"), *_other_rows(args, own, setting, setup)],
+        settings=[
+            *settings_rows(preset, _origins(args, own), "compare", args.own_learning_rates),
+            *_other_rows(args, own, setting, setup),
+        ],
         notes=notes,
         out=args.out or setting.folder(args.env),
         how=execution_of(args),
+    )
+
+
+def _on_rates(args: argparse.Namespace, own: UserSettings, algorithms: Sequence[str]) -> str | None:
+    """What is to be said of a learning rate that was chosen for DQN."""
+    if "qlc" not in algorithms or own.learning_rate is None or args.learning_rates or args.own_learning_rates:
+        return None
+    return (
+        f"qlc has the learning_rate of {own.origins['learning_rate']}. If that was chosen for DQN, compare also with "
+        "--own-learning-rates, which leaves qlc's own, falling one in place."
     )
 
 

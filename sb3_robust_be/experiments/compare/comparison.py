@@ -139,6 +139,7 @@ def make_preset(
     given: Mapping[str, Any] | None = None,
     normalize: Mapping[str, Any] | None = None,
     net_arch: Sequence[int] | None = None,
+    own_learning_rates: bool = False,
 ) -> ControlPreset:
     """The comparison as a control experiment, as the declared ones are.
 
@@ -152,6 +153,7 @@ def make_preset(
     :param given: The user's arguments, beside which all else is as the classes have it; ``None``: all is the paper's.
     :param normalize: Arguments of VecNormalize; ``None``: nothing is scaled.
     :param net_arch: Hidden units, where arguments are given; else they are the domain's.
+    :param own_learning_rates: Whether the learning rates are the baselines' alone, and every other class has its own.
     """
     # Added to the network of the domain.
     network: dict[str, Any] = {}
@@ -166,13 +168,18 @@ def make_preset(
         flags["net_arch"] = list(net_arch)
     # Of equally good step sizes the largest, which comes first.
     rates = sorted(learning_rates, key=first_of, reverse=True)
+
+    def rates_of(name: str) -> list[Rate]:
+        own_default = own_learning_rates and not registry.find(name).baseline
+        return [default_rate(name)] if own_default or not rates else rates
+
     return ControlPreset(
         (KEY,),
         tuple(
             Contender(
                 name,
                 name,
-                {"learning_rate": rates or [default_rate(name)]},
+                {"learning_rate": rates_of(name)},
                 merged(_choices(setup, name), arguments_of(name, own), {"policy_kwargs": flags}),
             )
             for name in algorithms

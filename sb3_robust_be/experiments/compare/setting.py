@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sb3_robust_be import registry
 from sb3_robust_be.experiments.compare.comparison import KEY
 from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.preset import ControlPreset, settings_of
@@ -29,6 +30,8 @@ class Setting:
     steps: int = 10_000
     learning_rates: Sequence[Rate] | None = None
     """``None``: as where none is asked for"""
+    own_learning_rates: bool = False
+    """Whether they are the baselines' alone"""
     net_arch: Sequence[int] | None = None
     layer_norm: bool = False
     arguments: Mapping[str, Any] | None = None
@@ -77,12 +80,15 @@ class Setting:
         return Path("compare") / "-".join(filter(None, (env, name, digest)))
 
 
-def settings_rows(preset: ControlPreset, origins: Mapping[str, str], otherwise: str) -> list[dict[str, str]]:
+def settings_rows(
+    preset: ControlPreset, origins: Mapping[str, str], otherwise: str, own_learning_rates: bool = False
+) -> list[dict[str, str]]:
     """Every argument that the algorithms are given, with who has given it.
 
     :param preset: Of the comparison.
     :param origins: By argument, who has given it, where that is known.
     :param otherwise: Who has given all others.
+    :param own_learning_rates: Whether the learning rates of all but the baselines are their defaults.
     :return: One per argument and value.
     """
     takers: dict[tuple[str, str], list[str]] = {}
@@ -93,12 +99,18 @@ def settings_rows(preset: ControlPreset, origins: Mapping[str, str], otherwise: 
             if value != {}:
                 takers.setdefault((name, shown(value)), []).append(contender.label)
     everyone = [contender.label for contender in preset.contenders]
+
+    def origin(name: str, who: Sequence[str]) -> str:
+        if own_learning_rates and name == "learning_rate" and not any(registry.find(one).baseline for one in who):
+            return "each class's default"
+        return origins.get(name, otherwise)
+
     return [
         {
             "argument": name,
             "value": value,
             "of": "all" if who == everyone else ", ".join(who),
-            "from": origins.get(name, otherwise),
+            "from": origin(name, who),
         }
         for (name, value), who in sorted(takers.items())
     ]
