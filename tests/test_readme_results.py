@@ -12,7 +12,7 @@ from sb3_robust_be import cli
 from sb3_robust_be.evaluation import Outcome, mean_interval
 from sb3_robust_be.experiments import results_page
 from sb3_robust_be.experiments.control.preset import read
-from sb3_robust_be.experiments.declared import load_declared, prediction
+from sb3_robust_be.experiments.declared import drop_in, load_declared, prediction
 from sb3_robust_be.experiments.publish import FOLDER, load, published
 from sb3_robust_be.experiments.results_page import COLUMNS, PAGE, results_section
 
@@ -85,10 +85,37 @@ def test_links_within_the_page():
     assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= anchors
 
 
+def readmes_tables(heading: str) -> list[list[list[str]]]:
+    """The cells of the tables in a section of README."""
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    tables = re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
+    return [[line.strip("| ").split(" | ") for line in table.splitlines()] for table in tables]
+
+
+def cell_of(values: np.ndarray) -> str:
+    found = mean_interval(values, rng=np.random.default_rng(0))
+    return f"{found.estimate:.0f} [{found.low:.0f}, {found.high:.0f}]".replace("-", "−")
+
+
+def test_drop_in():
+    """The table of README, of the published runs of `drop-in`."""
+    (header, _, *lines), *_ = readmes_tables("Drop-in")
+    labels = {
+        "DQN": "dqn",
+        "QLC, its own learning rate": "qlc, its own learning rate",
+        "QLC, DQN's learning rate": "qlc",
+        "DQN, QLC's learning rate": "dqn, QLC's learning rate",
+    }
+    assert header[1:] == list(labels)
+    found = drop_in.read(load_declared("drop-in").preset("long"), load(FOLDER, "drop-in", "long"))
+    assert [line[0] for line in lines] == list(found)
+    for name, *cells in lines:
+        assert cells == [cell_of(found[name].finals[label]) for label in labels.values()]
+
+
 def test_where_to_start():
     """The table of README, of the published runs of `one-setting`."""
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Where to start")[2].partition("\n## ")[0]
-    header, _, *lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    ((header, _, *lines),) = readmes_tables("Where to start")
     preset = load_declared("one-setting").preset("laptop")
     finals = read(preset.one_for_all(), load(FOLDER, "one-setting", "laptop")).finals
     labels = {
@@ -101,6 +128,4 @@ def test_where_to_start():
     assert header[1:] == list(labels)
     assert [line[0] for line in lines] == list(finals)
     for name, *cells in lines:
-        for cell, label in zip(cells, labels.values(), strict=True):
-            found = mean_interval(finals[name][label], rng=np.random.default_rng(0))
-            assert cell.replace("−", "-") == f"{found.estimate:.0f} [{found.low:.0f}, {found.high:.0f}]"
+        assert cells == [cell_of(finals[name][label]) for label in labels.values()]

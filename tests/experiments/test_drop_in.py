@@ -206,10 +206,10 @@ def test_level_everywhere_and_above_on_one():
     said = outcomes(found)
     assert said["QLC is level with DQN or above on every domain"] == "holds"
     assert said["mine is level with DQN or above on every domain"] == "does not hold"
-    assert said["CartPole-v1: QLC's mean is above DQN's"] == "holds"
-    assert said["CartPole-v1: mine's mean is at most 46.6 below DQN's"] == "does not hold"
-    assert said["MountainCar-v0: QLC's mean is at most 9 below DQN's"] == "holds"
-    assert said["MountainCar-v0: QLC's mean is above DQN's"] == "does not hold"
+    assert said["CartPole-v1: the mean of QLC is above DQN's"] == "holds"
+    assert said["CartPole-v1: the mean of mine is at most 46.6 below DQN's"] == "does not hold"
+    assert said["MountainCar-v0: the mean of QLC is at most 9 below DQN's"] == "holds"
+    assert said["MountainCar-v0: the mean of QLC is above DQN's"] == "does not hold"
     (table,) = found.tables
     rows = {(row["domain"], row["algorithm"]): row for row in table.rows}
     row = rows["CartPole-v1", "QLC"]
@@ -250,7 +250,7 @@ def test_seeds_that_never_learn_diverge_or_crash_have_failed():
     said = outcomes(found)
     assert said["Over all domains, DQN fails in more seeds than QLC"] == "holds"
     # Two of ten without a return are too many to speak of means.
-    assert said["CartPole-v1: QLC's mean is at most 46.6 below DQN's"] == "not resolved by this many seeds"
+    assert said["CartPole-v1: the mean of QLC is at most 46.6 below DQN's"] == "not resolved by this many seeds"
 
 
 def test_a_contender_without_any_final_return_has_empty_cells():

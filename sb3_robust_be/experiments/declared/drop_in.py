@@ -141,7 +141,7 @@ def _measure(run: Run, results: Results) -> list[Row]:
     return [row | {"evaluations": rounded(results.arrays(run.spec, "evaluations")["returns"].mean(axis=1))}]
 
 
-class _Runs(NamedTuple):
+class Runs(NamedTuple):
     """What the rows of one domain say, by contender's label; the first axis is the seeds."""
 
     rows: dict[str, list[Row]]
@@ -156,8 +156,12 @@ class _Runs(NamedTuple):
     """Whether a seed has failed"""
 
 
-def _read(preset: DropInPreset, rows: Rows) -> dict[str, _Runs]:
-    """By domain."""
+def read(preset: DropInPreset, rows: Rows) -> dict[str, Runs]:
+    """
+    :param preset: The experiment's size.
+    :param rows: Of its runs.
+    :return: What they say, by domain.
+    """
     table = {(row["domain"], row["contender"], row["seed"]): row for row in rows}
     found = {}
     for env in preset.domains:
@@ -173,7 +177,7 @@ def _read(preset: DropInPreset, rows: Rows) -> dict[str, _Runs]:
             for label, values in evaluations.items()
         }
         failures = {label: failed(values, below=DOMAINS[env].fails_below) for label, values in finals.items()}
-        found[env] = _Runs(own, evaluations, finals, learned_at, failures)
+        found[env] = Runs(own, evaluations, finals, learned_at, failures)
     return found
 
 
@@ -181,7 +185,7 @@ def _replacements(preset: DropInPreset) -> list[str]:
     return [contender.label for contender in preset.contenders if contender.label != BASELINE]
 
 
-def _table(preset: DropInPreset, found: Mapping[str, _Runs]) -> report.Table:
+def _table(preset: DropInPreset, found: Mapping[str, Runs]) -> report.Table:
     rows = []
     for env, runs in found.items():
         ranked = lowest_for_failed(runs.finals)
@@ -227,7 +231,7 @@ def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(finite)) if finite else None
 
 
-def drop_in_verdicts(preset: DropInPreset, found: Mapping[str, _Runs]) -> list[Verdict]:
+def drop_in_verdicts(preset: DropInPreset, found: Mapping[str, Runs]) -> list[Verdict]:
     """Of each contender: whether it is level with DQN or above everywhere, and whether fewer of its seeds fail.
 
     :param preset: The experiment's size.
@@ -241,9 +245,9 @@ def drop_in_verdicts(preset: DropInPreset, found: Mapping[str, _Runs]) -> list[V
         for env, runs in found.items():
             ranked, own = lowest_for_failed(runs.finals), (runs.finals[label], runs.finals[BASELINE])
             pair, tolerance = (ranked[label], ranked[BASELINE]), DOMAINS[env].tolerance
-            claim = f"{env}: {name}'s mean is at most {tolerance:.3g} below DQN's"
+            claim = f"{env}: the mean of {name} is at most {tolerance:.3g} below DQN's"
             level.append(unresolved_if_lost(greater(claim, *pair, margin=-tolerance), *own))
-            above = greater(f"{env}: {name}'s mean is above DQN's", *pair)
+            above = greater(f"{env}: the mean of {name} is above DQN's", *pair)
             single += [level[-1], unresolved_if_lost(above, *own)]
         everywhere.append(combined(f"{name} is level with DQN or above on every domain", level))
         ours, dqns = (np.concatenate([runs.failures[one] for runs in found.values()]) for one in (label, BASELINE))
@@ -252,7 +256,7 @@ def drop_in_verdicts(preset: DropInPreset, found: Mapping[str, _Runs]) -> list[V
     return judged(everywhere, [*failures, *single])
 
 
-def _notes(preset: DropInPreset, found: Mapping[str, _Runs]) -> list[str]:
+def _notes(preset: DropInPreset, found: Mapping[str, Runs]) -> list[str]:
     sizes = [f"{env} {preset.steps_of(env)} steps" for env in preset.domains]
     limits = [f"{env} {DOMAINS[env].fails_below:g}" for env in preset.domains]
     return [
@@ -269,7 +273,7 @@ def _notes(preset: DropInPreset, found: Mapping[str, _Runs]) -> list[str]:
 
 
 def _analyse(preset: DropInPreset, rows: Rows) -> Analysis:
-    found, rng = _read(preset, rows), np.random.default_rng(0)
+    found, rng = read(preset, rows), np.random.default_rng(0)
     curves = {env: runs.evaluations for env, runs in found.items()}
     steps = {env: np.array(preset.points_of(env)) for env in preset.domains}
     measure = f"greedy return, {preset.episodes} episodes"
