@@ -319,8 +319,9 @@ class QLC(RobustQLearning):
     a value is to rise. There is no threshold to tune, and rewards scaled by c give the same w.
 
     The hidden layers are normalised (``policy_kwargs=dict(layer_norm=False)`` switches that off), and the learning rate
-    falls in proportion to the steps. The QLC of 0.1 is ``QLC(policy, env, 1e-4, limit="magnitude",
-    policy_kwargs=dict(layer_norm=False))``. Arguments: :class:`RobustQLearning`.
+    falls in proportion to the steps: in place of a tuned DQN, leave DQN's learning rate out. The QLC of 0.1 is
+    ``QLC(policy, env, 1e-4, limit="magnitude", policy_kwargs=dict(layer_norm=False))``. Arguments:
+    :class:`RobustQLearning`.
     """
 
     algorithm_name: ClassVar[str] = "qlc"
