@@ -18,7 +18,7 @@ from sb3_robust_be.experiments.compare.user_settings import arguments_of, defaul
 from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.domains import DOMAINS, Domain
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, merged
-from sb3_robust_be.experiments.control.training import LINEAR, make_agent
+from sb3_robust_be.experiments.control.training import COMPILED_FROM, LINEAR, make_agent
 from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.images import is_small
 from sb3_robust_be.messages import did_you_mean, first_line
@@ -32,8 +32,6 @@ SELECTION_SEEDS = 10
 # In another environment than the paper's: all of a short run's transitions, Cart-pole's network.
 _DEFAULT_BUFFER, _DEFAULT_NETWORK = 100_000, (64, 64)
 _MINATAR_FEATURES = {"__import__": "sb3_robust_be.qrc.extractors:MinAtarCNN"}
-# From so many steps on compiling takes no longer than it saves, and less where torch's cache on disk has the code.
-_COMPILED_FROM = 10_000
 
 
 class Setup(NamedTuple):
@@ -186,7 +184,7 @@ def make_preset(
         ),
         seeds=seeds,
         selection_seeds=SELECTION_SEEDS,
-        compile=steps >= _COMPILED_FROM,
+        compile=steps >= COMPILED_FROM,
         stacked=setup.stacked,
         own_domains={KEY: dataclasses.replace(setup.domain, steps=steps, policy=setup.policy, normalize=normalize)},
         arguments={"policy_kwargs": network},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -14,6 +15,7 @@ import numpy as np
 from sb3_robust_be import registry
 from sb3_robust_be.codec import OBJECTS, from_json
 from sb3_robust_be.evaluation import area_under_curve, binned_curve, final_performance, with_unfinished
+from sb3_robust_be.experiments.control.quantile_loss import compiled_quantile_loss
 from sb3_robust_be.experiments.environments import import_packages
 from sb3_robust_be.messages import warn
 from sb3_robust_be.runner.specs import Spec
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 CURVE_POINTS = 100
 POPULATION = "train-population"
 SINGLE = "train-single"
+COMPILED_FROM = 10_000
+"""From so many steps on compiling takes no longer than it saves, and less where torch's cache on disk has the code"""
 
 ReportProgress = Callable[[float], None]
 
@@ -223,7 +227,9 @@ def _train_one(spec: Spec, writer: RunWriter, report_progress: ReportProgress) -
     env = Monitor(gym.make(spec["env"], **spec["env_kwargs"]))
     model = _single_agent(spec, env)
     progress = Progress(spec["steps"], env)
-    model.learn(spec["steps"], callback=progress, progress_bar=False)
+    compiled = spec["algorithm"] == "qrdqn" and spec["steps"] >= COMPILED_FROM
+    with compiled_quantile_loss() if compiled else contextlib.nullcontext():
+        model.learn(spec["steps"], callback=progress, progress_bar=False)
     finite = all(bool(p.isfinite().all()) for p in model.policy.parameters() if isinstance(p, th.Tensor))
     lengths, returns = np.array(env.get_episode_lengths(), int), np.array(env.get_episode_rewards())
     within = np.cumsum(lengths) <= spec["steps"]
