@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sb3_robust_be.experiments.fingerprint import fingerprints_of
 from sb3_robust_be.experiments.population_units import make_units
 from sb3_robust_be.experiments.run_functions import run_units
-from sb3_robust_be.runner.provenance import ChangedError, set_aside
+from sb3_robust_be.runner.provenance import ChangedError, Fingerprint, read_fingerprint, set_aside
 from sb3_robust_be.runner.reuse import reuse_runs
-from sb3_robust_be.runner.specs import Spec
+from sb3_robust_be.runner.specs import Spec, run_id
 from sb3_robust_be.runner.store import run_directory, run_state
 from sb3_robust_be.runner.units import RunnerError
 from sb3_robust_be.system import available_cores
@@ -83,7 +83,9 @@ def number_of_jobs(how: Execution) -> int:
     return 1 if how.executor == "serial" else int(how.jobs or available_cores())
 
 
-def units_of(specs: Sequence[Spec], out: Path, how: Execution) -> list[list[Spec]]:
+def units_of(
+    specs: Sequence[Spec], out: Path, how: Execution, fingerprints: Mapping[str, Fingerprint]
+) -> list[list[Spec]]:
     """Group runs into units of work.
 
     Runs that have ended are units of their own, so that the processes share what an interruption has left evenly. With
@@ -92,13 +94,21 @@ def units_of(specs: Sequence[Spec], out: Path, how: Execution) -> list[list[Spec
     :param specs: Of the runs.
     :param out: Their folder.
     :param how: They are executed.
+    :param fingerprints: Of the runs, by id: what has failed with another one is made again.
     """
     if how.shard is not None:
         return make_units(specs, number_of_jobs(how))
-    ended = ("done",) if how.retry_failed else ("done", "failed")
-    is_open = [run_state(run_directory(out, spec)) not in ended for spec in specs]
-    left = [spec for spec, one in zip(specs, is_open, strict=True) if one]
-    return make_units(left, number_of_jobs(how)) + [[s] for s, one in zip(specs, is_open, strict=True) if not one]
+
+    def has_ended(spec: Spec) -> bool:
+        directory = run_directory(out, spec)
+        state = run_state(directory)
+        if state == "failed" and not how.retry_failed:
+            return read_fingerprint(directory) == fingerprints[run_id(spec)].compared
+        return state == "done"
+
+    ended = [has_ended(spec) for spec in specs]
+    left = [spec for spec, has in zip(specs, ended, strict=True) if not has]
+    return make_units(left, number_of_jobs(how)) + [[spec] for spec, has in zip(specs, ended, strict=True) if has]
 
 
 def start_fresh(how: Execution, out: Path) -> None:
@@ -126,16 +136,15 @@ def execute(specs: Sequence[Spec], out: Path, how: Execution, others: Iterable[P
     :param specs: Of the runs.
     :param out: Their folder.
     :param how: They are executed.
-    :param others: Folders whose finished runs of the same specs need not be made again, unless all are to be made anew.
+    :param others: Folders whose finished runs of the same specs need not be made again.
     :raises RunnerError: Where finished runs were made by something else, among other reasons.
     """
     fingerprints = fingerprints_of(specs)
-    if not how.fresh:
-        for folder, count in reuse_runs(out, specs, others, fingerprints).items():
-            print(f"{count} of the runs have been made already, in {folder.name}: they are copied from there.")
+    for folder, count in reuse_runs(out, specs, others, fingerprints).items():
+        print(f"Runs that are there already, and are copied: {count} from {folder.name}.")
     try:
         run_units(
-            units_of(specs, out, how),
+            units_of(specs, out, how, fingerprints),
             out,
             fingerprints=fingerprints,
             jobs=how.jobs,

@@ -15,6 +15,8 @@ from sb3_robust_be.experiments.rows import RUN_SPEC, Row, Rows
 from sb3_robust_be.runner.store import status
 
 _SHOWN_FAILURES = 20
+_FRESH = "fresh"
+"""A file in the folder of an experiment that takes no runs from others"""
 
 
 class Ran(NamedTuple):
@@ -57,8 +59,12 @@ def run(
                 f"{nameless} of {len(given)} rows in {source} do not say with which arguments they were made, as older "
                 "tables do not: they are taken by their names and settings alone."
             )
+    if how.fresh:
+        # Also for the commands that go on after an interruption.
+        where.mkdir(parents=True, exist_ok=True)
+        (where / _FRESH).touch()
     # Those of other scales are other runs, and folders that were set aside have a date behind their scale.
-    others = sorted(where.parent.glob(f"*-{scale}"))
+    others = () if (where / _FRESH).exists() else sorted(where.parent.glob(f"*-{scale}"))
     return make_runs(found, preset, results_in(where), how, others=others)
 
 

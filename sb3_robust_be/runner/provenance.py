@@ -104,7 +104,7 @@ def set_aside(out: str | Path) -> Path | None:
         return None
     if Path.cwd().is_relative_to(root.resolve()):
         raise RunnerError(f"{out} cannot be renamed, since it holds the current folder; give another one.")
-    if any(run_state(directory) == "running" for directory in (root / RUNS).glob("*")):
+    if any(run_state(directory) == "running" for directory in (root / RUNS).glob("[!.]*")):
         raise RunnerError(f"runs are being made in {out}; stop them first, or give another folder.")
     first = root.with_name(f"{root.name}.{time.strftime('%Y-%m-%d')}")
     kept, number = first, 1

@@ -35,25 +35,37 @@ def reuse_runs(
     for spec in specs:
         run, directory = run_id(spec), run_directory(root, spec)
         wanted = fingerprints.get(run)
-        sources = [folder for folder in others if (folder / RUNS / run).is_dir()]
-        if wanted is None or not sources or directory.exists():
+        if wanted is None or directory.exists():
             continue
-        for folder in sources:
-            source = folder / RUNS / run
-            if run_state(source) == "done" and read_fingerprint(source) == wanted.compared:
-                _copy(source, directory, root)
+        for folder in others:
+            if (files := _finished(folder / RUNS / run, wanted)) is not None:
+                _write(files, directory, root)
                 copied[folder] = copied.get(folder, 0) + 1
                 break
     return copied
 
 
-def _copy(source: Path, directory: Path, root: Path) -> None:
-    """All files or none: what is half copied has another name."""
+def _finished(directory: Path, wanted: Fingerprint) -> dict[str, bytes] | None:
+    """The files of a finished run with that fingerprint; ``None`` where there is none, or it cannot be read."""
+    try:
+        if not directory.is_dir() or run_state(directory) != "done" or read_fingerprint(directory) != wanted.compared:
+            return None
+        return {path.name: path.read_bytes() for path in directory.iterdir()}
+    except OSError:
+        return None
+
+
+def _write(files: Mapping[str, bytes], directory: Path, root: Path) -> None:
+    """All files or none: what is half written has another name."""
     temporary = directory.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
-        shutil.copytree(source, temporary)
+        temporary.mkdir()
+        for name, data in files.items():
+            (temporary / name).write_bytes(data)
         os.rename(temporary, directory)
-    except OSError as error:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        if not isinstance(error, OSError):
+            raise
         if not directory.exists():  # else another shard has been quicker
             raise store_error(error, root) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -235,11 +236,15 @@ def test_experiments_share_the_runs_of_one_environment(folder, capsys):
         Path(f"{name}.yml").write_text(YAML.format(seeds=2))
     assert cli.main(["experiment", "run", "first.yml", *run]) == 0
     assert cli.main(["experiment", "run", "second.yml", *run]) == 0
-    told = "2 of the runs have been made already, in own-first-laptop"
+    told = "Runs that are there already, and are copied: 2 from own-first-laptop."
     assert told in capsys.readouterr().out
     assert finals(folder / "out/own-second-laptop") == [10.0, 10.0]
     # All anew; and another environment's runs are others'.
     assert cli.main(["experiment", "run", "second.yml", *run, "--fresh"]) == 0
+    # As after an interruption.
+    for path in (folder / "out/own-second-laptop/runs").iterdir():
+        shutil.rmtree(path)
+    assert cli.main(["experiment", "run", "second.yml", *run]) == 0
     write(folder, SOURCE.replace("1.0, False", "100.0, False"))
     Path("third.yml").write_text(YAML.format(seeds=2))
     assert cli.main(["experiment", "run", "third.yml", *run]) == 0

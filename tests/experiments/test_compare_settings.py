@@ -347,6 +347,16 @@ def test_dqns_learning_rate_can_be_left_to_dqn(config):
         ("0.001", "qrc"): "each class's default",
     }
     assert left.out != everyones.out
+    # Of one value, too, it is said whose it is.
+    same = parsed("--env", "CartPole-v1", "--algos", "qrc,dqn", "--set", "learning_rate=0.001", "--own-learning-rates")
+    rates = [(row["of"], row["from"]) for row in same.settings if row["argument"] == "learning_rate"]
+    assert sorted(rates) == [("dqn", "--set"), ("qrc", "each class's default")]
+
+
+def test_settings_keep_the_names_that_they_had():
+    """A comparison that was begun with an earlier version goes on in its folder."""
+    assert Setting(steps=5000).digest() == "625f37"
+    assert Setting(learning_rates=[0.001]).digest() == "5d6931"
 
 
 def test_flags_win_over_the_file(config):
@@ -449,6 +459,7 @@ def test_returns_are_those_of_the_true_rewards(algorithm, tmp_path):
         (["--set", "learning_rate=0.1", "--learning-rates", "0.1"], "give one of them"),
         (["--own-learning-rates"], "to the baselines; give one there, or leave the option out."),
         (["--own-learning-rates", "--learning-rates", "0.1"], "without --learning-rates"),
+        (["--own-learning-rates", "--set", "learning_rate=0.1", "--algos", "qlc"], "--algos names none; add dqn"),
         (["--set", "frame_stack=4"], "frame_stack (--set) is 4, which a comparison cannot honour"),
         (["--set", "seed=4"], "Seeds are those of --seeds"),
         (["--config", "nosuch.yml"], "--config nosuch.yml is not there"),

@@ -23,6 +23,7 @@ from sb3_robust_be.experiments.population_units import make_units
 from sb3_robust_be.experiments.run_functions import run_units
 from sb3_robust_be.population import Population
 from sb3_robust_be.population.baseline import BaselineDQN
+from sb3_robust_be.runner import Fingerprint, run_id
 from sb3_robust_be.runner.store import run_directory
 
 TINY = {
@@ -171,23 +172,30 @@ def write_end(out, spec, name):
     directory = run_directory(out, spec)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{name}.json").write_text("{}")
+    (directory / "fingerprint.json").write_text('{"compared": {"v": "1"}}')
 
 
 @pytest.mark.parametrize(("retry", "left"), [(False, 8), (True, 10)])
 def test_after_an_interruption_the_processes_share_what_is_left(tmp_path, retry, left):
     specs = [tiny(env=f"Env{group}-v0", seed=s) for group in range(2) for s in range(12)]
-    how = Execution(jobs=2, retry_failed=retry)
-    assert sorted(map(len, units_of(specs, tmp_path, how))) == [12, 12]
+    how, made_with = (
+        Execution(jobs=2, retry_failed=retry),
+        {run_id(spec): Fingerprint({"v": "1"}, {}) for spec in specs},
+    )
+    assert sorted(map(len, units_of(specs, tmp_path, how, made_with))) == [12, 12]
     for spec in specs[:14]:
         write_end(tmp_path, spec, "result")
     for spec in specs[14:16]:
         write_end(tmp_path, spec, "failed")
-    units = units_of(specs, tmp_path, how)
+    units = units_of(specs, tmp_path, how, made_with)
     assert [len(unit) for unit in units if len(unit) > 1] == [left // 2, left // 2]
     assert sorted(json.dumps(s) for unit in units for s in unit) == sorted(map(json.dumps, specs))
     # Other machines may have seen less of what is done.
     shard = Execution(shard="1/2")
-    assert units_of(specs, tmp_path, shard) == units_of(specs, tmp_path / "empty", shard)
+    assert units_of(specs, tmp_path, shard, made_with) == units_of(specs, tmp_path / "empty", shard, made_with)
+    # What has failed with another version is made again, and not alone.
+    other = {run: Fingerprint({"v": "2"}, {}) for run in made_with}
+    assert [len(unit) for unit in units_of(specs, tmp_path, how, other) if len(unit) > 1] == [5, 5]
 
 
 def test_environments_are_tried_before_the_work():

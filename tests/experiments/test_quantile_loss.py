@@ -32,6 +32,17 @@ def test_values_and_gradients_are_those_of_sb3_contrib():
     np.testing.assert_allclose(found["compiled"][1], found["eager"][1], rtol=1e-4, atol=1e-6)
 
 
+def test_several_runs_at_a_time(monkeypatch):
+    monkeypatch.setattr(quantile_loss, "_compiled", lambda loss: lambda *a, **k: loss(*a, **k))
+    first, second = compiled_quantile_loss(), compiled_quantile_loss()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert qrdqn.quantile_huber_loss is not EAGER
+    second.__exit__(None, None, None)
+    assert qrdqn.quantile_huber_loss is EAGER
+
+
 def test_where_it_cannot_be_compiled_it_is_as_it_was(monkeypatch):
     def broken(loss, **_):
         def raises(*arguments, **options):

@@ -1,12 +1,12 @@
 """Runs that another folder has already: copied whole, or not at all."""
 
 import json
+from pathlib import Path
 
 import pytest
 from runner_functions import spec, units
 
 from sb3_robust_be.runner import Fingerprint, load_arrays, load_results, run_directory, run_id, run_units, status
-from sb3_robust_be.runner import reuse as reuse_module
 from sb3_robust_be.runner.reuse import reuse_runs
 from sb3_robust_be.system import StoreError
 
@@ -55,12 +55,36 @@ def test_what_has_been_begun_stays_as_it_is(tmp_path, other):
     assert reuse_runs(out, SPECS, [other], made_with(SPECS)) == {}
 
 
-def test_nothing_half_copied_is_left(tmp_path, other, monkeypatch):
-    def full(source, target):
-        target.mkdir()
-        raise OSError(28, "No space left on device")
+@pytest.mark.parametrize(
+    ("error", "raised", "says"),
+    [
+        (OSError(28, "No space left on device"), StoreError, "free some space"),
+        (OSError(13, "Permission denied"), StoreError, "make the folder writable"),
+        (KeyboardInterrupt(), KeyboardInterrupt, ""),
+    ],
+)
+def test_nothing_half_copied_is_left(error, raised, says, tmp_path, other, monkeypatch):
+    out, write_bytes = tmp_path / "out", Path.write_bytes
 
-    monkeypatch.setattr(reuse_module.shutil, "copytree", full)
-    with pytest.raises(StoreError, match="free some space"):
-        reuse_runs(tmp_path / "out", SPECS, [other], made_with(SPECS))
-    assert list((tmp_path / "out" / "runs").iterdir()) == []
+    def second_fails(path, data):
+        if path.is_relative_to(out) and any(path.parent.iterdir()):
+            raise error
+        return write_bytes(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", second_fails)
+    with pytest.raises(raised, match=says or None):
+        reuse_runs(out, SPECS, [other], made_with(SPECS))
+    assert list((out / "runs").iterdir()) == []
+
+
+def test_what_cannot_be_read_is_made_anew(tmp_path, other, monkeypatch):
+    read_bytes = Path.read_bytes
+
+    def gone(path):
+        if run_id(SPECS[1]) in path.parts and path.suffix == ".npz":
+            raise FileNotFoundError(2, "No such file or directory", str(path))
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", gone)
+    assert reuse_runs(tmp_path / "out", SPECS, [other], made_with(SPECS)) == {other: 2}
+    assert not run_directory(tmp_path / "out", SPECS[1]).exists()

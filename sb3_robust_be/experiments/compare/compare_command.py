@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sb3_robust_be import registry
 from sb3_robust_be.experiments.compare.compare_files import (
     check_folder,
     ignore_in_git,
@@ -220,6 +221,8 @@ def _comparison(args: argparse.Namespace) -> Comparison:
             raise ValueError(f"{leaves}; give it without --learning-rates.")
         if own.learning_rate is None:
             raise ValueError(f"{leaves}; give one there, or leave the option out.")
+        if not recordings and not any(registry.find(name).baseline for name in algorithms):
+            raise ValueError(f"{leaves}, and --algos names none; add dqn, or leave the option out.")
     env_kwargs = {**own.env_kwargs, **as_json(assignments(args.env_kwargs, "--env-kwargs"), "--env-kwargs")}
     setup = look_at(args.env, args.net_arch, args.gym_packages, env_kwargs)
     setup = setup._replace(policy=own.policy or setup.policy, stacked=setup.stacked and not args.single_agents)
@@ -286,7 +289,7 @@ def _on_rates(args: argparse.Namespace, own: UserSettings, algorithms: Sequence[
         return None
     return (
         f"qlc has the learning_rate of {own.origins['learning_rate']}. If that was chosen for DQN, compare also with "
-        "--own-learning-rates, which leaves qlc's own, falling one in place."
+        "--own-learning-rates, with which qlc keeps its own, which falls over the run."
     )
 
 

@@ -46,7 +46,9 @@ class Setting:
 
     def values(self) -> dict[str, Any]:
         """What it is, by name."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.compare}
+        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.compare}
+        # It came later: without it a setting has the name that it had before.
+        return found if self.own_learning_rates else {k: v for k, v in found.items() if k != "own_learning_rates"}
 
     def described(self) -> dict[str, Any]:
         """Its name for machines, and what it is, for a file."""
@@ -91,26 +93,28 @@ def settings_rows(
     :param own_learning_rates: Whether the learning rates of all but the baselines are their defaults.
     :return: One per argument and value.
     """
-    takers: dict[tuple[str, str], list[str]] = {}
+
+    def origin(name: str, algorithm: str) -> str:
+        if own_learning_rates and name == "learning_rate" and not registry.find(algorithm).baseline:
+            return "each class's default"
+        return origins.get(name, otherwise)
+
+    takers: dict[tuple[str, str, str], list[str]] = {}
     for contender in preset.contenders:
         (run,) = preset.runs(REPORTED, KEY, contender, settings_of(contender.grid)[0], [0])
         rates = {"learning_rate": ", ".join(map(rate_text, contender.grid["learning_rate"]))}
         for name, value in {**run.spec["arguments"], **rates}.items():
             if value != {}:
-                takers.setdefault((name, shown(value)), []).append(contender.label)
+                key = name, shown(value), origin(name, contender.algorithm)
+                takers.setdefault(key, []).append(contender.label)
     everyone = [contender.label for contender in preset.contenders]
-
-    def origin(name: str, who: Sequence[str]) -> str:
-        if own_learning_rates and name == "learning_rate" and not any(registry.find(one).baseline for one in who):
-            return "each class's default"
-        return origins.get(name, otherwise)
 
     return [
         {
             "argument": name,
             "value": value,
             "of": "all" if who == everyone else ", ".join(who),
-            "from": origin(name, who),
+            "from": whose,
         }
-        for (name, value), who in sorted(takers.items())
+        for (name, value, whose), who in sorted(takers.items())
     ]

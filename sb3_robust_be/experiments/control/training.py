@@ -227,7 +227,7 @@ def _train_one(spec: Spec, writer: RunWriter, report_progress: ReportProgress) -
     env = Monitor(gym.make(spec["env"], **spec["env_kwargs"]))
     model = _single_agent(spec, env)
     progress = Progress(spec["steps"], env)
-    compiled = spec["algorithm"] == "qrdqn" and spec["steps"] >= COMPILED_FROM
+    compiled = spec["algorithm"] == "qrdqn" and spec["steps"] >= COMPILED_FROM and model.device.type == "cpu"
     with compiled_quantile_loss() if compiled else contextlib.nullcontext():
         model.learn(spec["steps"], callback=progress, progress_bar=False)
     finite = all(bool(p.isfinite().all()) for p in model.policy.parameters() if isinstance(p, th.Tensor))

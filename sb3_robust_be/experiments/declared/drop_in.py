@@ -316,7 +316,7 @@ EXPERIMENT = Experiment(
             seeds=10,
             contenders=(*CONTENDERS, *WITH_QLCS_RATE),
             note="Ten seeds; Lunar Lander needs the extra box2d. QLC and DQN with QLC's learning rate were added after "
-            "first results on Mountain Car and Acrobot had been seen, and none of QLC's on other domains.",
+            "QLC's results on Mountain Car and those of the other classes there and on Acrobot had been seen.",
         ),
         "paper": DropInPreset(seeds=30, contenders=(*CONTENDERS, *WITH_QLCS_RATE)),
     },
