@@ -271,7 +271,11 @@ def test_without_dqn_the_file_need_not_be_changed(config, given):
     assert {"target_update_interval", "max_grad_norm", "tau"}.isdisjoint(arguments)
     assert arguments["batch_size"] == 16
     left = "max_grad_norm" if given else "target_update_interval, max_grad_norm"
-    assert comparison.notes[0] == f"Of dqn.yml, what is DQN's alone is left out: {left}."
+    assert comparison.notes == [
+        f"Of dqn.yml, what is DQN's alone is left out: {left}.",
+        "qlc has the learning_rate of dqn.yml, CartPole-v1. If that was chosen for DQN, compare also with "
+        "--own-learning-rates, with which qlc keeps its own, which falls over the run.",
+    ]
 
 
 def test_no_target_network_is_a_setting_of_algorithms_without_one():

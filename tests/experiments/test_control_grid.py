@@ -34,6 +34,7 @@ from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.experiment import REPORTED, SELECTION
 from sb3_robust_be.experiments.rows import key_of
 from sb3_robust_be.population import Population
+from sb3_robust_be.runner import run_id
 
 PRESET = ControlPreset(
     ("cart-pole", "acrobot"),
@@ -238,3 +239,12 @@ def test_held_out_domains_are_planned_as_a_presets_own():
         assert spec["arguments"]["buffer_size"] == 4_000
         assert spec["arguments"]["policy_kwargs"] == {"net_arch": [32, 32]}
     assert [gym.spec(spec["env"]).max_episode_steps for spec in (car, puddle)] == [200, 1000]
+
+
+@pytest.mark.parametrize(
+    ("name", "share"), [("saddlepoint", (720, 1080)), ("target-networks", (600, 1800)), ("threshold", (240, 1440))]
+)
+def test_experiments_share_runs_with_control(name, share):
+    """The same spec to the letter, so that a finished run of the one is the other's."""
+    own, controls = ({run_id(run.spec) for run in plan(load_declared(e).preset("long"), [])} for e in (name, "control"))
+    assert (len(own & controls), len(own)) == share

@@ -178,10 +178,8 @@ def write_end(out, spec, name):
 @pytest.mark.parametrize(("retry", "left"), [(False, 8), (True, 10)])
 def test_after_an_interruption_the_processes_share_what_is_left(tmp_path, retry, left):
     specs = [tiny(env=f"Env{group}-v0", seed=s) for group in range(2) for s in range(12)]
-    how, made_with = (
-        Execution(jobs=2, retry_failed=retry),
-        {run_id(spec): Fingerprint({"v": "1"}, {}) for spec in specs},
-    )
+    how = Execution(jobs=2, retry_failed=retry)
+    made_with = {run_id(spec): Fingerprint({"v": "1"}, {}) for spec in specs}
     assert sorted(map(len, units_of(specs, tmp_path, how, made_with))) == [12, 12]
     for spec in specs[:14]:
         write_end(tmp_path, spec, "result")

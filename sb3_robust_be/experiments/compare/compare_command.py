@@ -34,7 +34,7 @@ from sb3_robust_be.experiments.compare.comparison import (
     on_masks,
 )
 from sb3_robust_be.experiments.compare.recordings import RECORDED, find_recordings, measure_recordings
-from sb3_robust_be.experiments.compare.setting import Setting, settings_rows
+from sb3_robust_be.experiments.compare.setting import DEFAULT_RATES, Setting, settings_rows
 from sb3_robust_be.experiments.compare.summary import (
     MEANING,
     TITLE,
@@ -227,6 +227,7 @@ def _comparison(args: argparse.Namespace) -> Comparison:
     setup = look_at(args.env, args.net_arch, args.gym_packages, env_kwargs)
     setup = setup._replace(policy=own.policy or setup.policy, stacked=setup.stacked and not args.single_agents)
     left_out = check_names(own, algorithms)
+    own_rates = [name for name in algorithms if args.own_learning_rates and not registry.find(name).baseline]
     rates = args.learning_rates or ([own.learning_rate] if own.learning_rate is not None else None)
     setting = Setting(
         steps=args.steps or own.steps or Setting().steps,
@@ -262,7 +263,7 @@ def _comparison(args: argparse.Namespace) -> Comparison:
         setting.arguments,
         setting.normalize,
         args.net_arch,
-        args.own_learning_rates,
+        own_rates,
     )
     return Comparison(
         env=args.env,
@@ -274,7 +275,7 @@ def _comparison(args: argparse.Namespace) -> Comparison:
         setup=setup,
         preset=preset,
         settings=[
-            *settings_rows(preset, _origins(args, own), "compare", args.own_learning_rates),
+            *settings_rows(preset, _origins(args, own), "compare", own_rates),
             *_other_rows(args, own, setting, setup),
         ],
         notes=notes,
@@ -321,7 +322,7 @@ def _origins(args: argparse.Namespace, own: UserSettings) -> dict[str, str]:
     if args.learning_rates:
         origins["learning_rate"] = "--learning-rates"
     elif own.given and own.learning_rate is None:
-        origins["learning_rate"] = "each class's default"
+        origins["learning_rate"] = DEFAULT_RATES
     flags = [flag for flag, given in (("--net-arch", args.net_arch), ("--layer-norm", args.layer_norm)) if given]
     network = [*([origins["policy_kwargs"]] if "policy_kwargs" in origins else []), *flags]
     return {**origins, **({"policy_kwargs": " and ".join(network)} if network else {})}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -137,7 +137,7 @@ def make_preset(
     given: Mapping[str, Any] | None = None,
     normalize: Mapping[str, Any] | None = None,
     net_arch: Sequence[int] | None = None,
-    own_learning_rates: bool = False,
+    own_rates: Collection[str] = (),
 ) -> ControlPreset:
     """The comparison as a control experiment, as the declared ones are.
 
@@ -151,7 +151,7 @@ def make_preset(
     :param given: The user's arguments, beside which all else is as the classes have it; ``None``: all is the paper's.
     :param normalize: Arguments of VecNormalize; ``None``: nothing is scaled.
     :param net_arch: Hidden units, where arguments are given; else they are the domain's.
-    :param own_learning_rates: Whether the learning rates are the baselines' alone, and every other class has its own.
+    :param own_rates: Algorithms that have none of the learning rates, but their class's own.
     """
     # Added to the network of the domain.
     network: dict[str, Any] = {}
@@ -166,18 +166,13 @@ def make_preset(
         flags["net_arch"] = list(net_arch)
     # Of equally good step sizes the largest, which comes first.
     rates = sorted(learning_rates, key=first_of, reverse=True)
-
-    def rates_of(name: str) -> list[Rate]:
-        own_default = own_learning_rates and not registry.find(name).baseline
-        return [default_rate(name)] if own_default or not rates else rates
-
     return ControlPreset(
         (KEY,),
         tuple(
             Contender(
                 name,
                 name,
-                {"learning_rate": rates_of(name)},
+                {"learning_rate": rates if rates and name not in own_rates else [default_rate(name)]},
                 merged(_choices(setup, name), arguments_of(name, own), {"policy_kwargs": flags}),
             )
             for name in algorithms

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sb3_robust_be import registry
 from sb3_robust_be.experiments.compare.comparison import KEY
 from sb3_robust_be.experiments.control.contenders import Rate
 from sb3_robust_be.experiments.control.preset import ControlPreset, settings_of
@@ -17,6 +16,8 @@ from sb3_robust_be.experiments.experiment import REPORTED
 from sb3_robust_be.experiments.setting_text import rate_text, shown
 from sb3_robust_be.runner.specs import dumps
 
+DEFAULT_RATES = "each class's default"
+"""Where a learning rate is from that nobody has given"""
 _DIGITS, _LONGEST_NAME = 6, 40
 
 
@@ -83,21 +84,20 @@ class Setting:
 
 
 def settings_rows(
-    preset: ControlPreset, origins: Mapping[str, str], otherwise: str, own_learning_rates: bool = False
+    preset: ControlPreset, origins: Mapping[str, str], otherwise: str, own_rates: Collection[str] = ()
 ) -> list[dict[str, str]]:
     """Every argument that the algorithms are given, with who has given it.
 
     :param preset: Of the comparison.
     :param origins: By argument, who has given it, where that is known.
     :param otherwise: Who has given all others.
-    :param own_learning_rates: Whether the learning rates of all but the baselines are their defaults.
-    :return: One per argument and value.
+    :param own_rates: Algorithms whose learning rate is their class's own.
+    :return: One per argument, value and who has given it.
     """
 
     def origin(name: str, algorithm: str) -> str:
-        if own_learning_rates and name == "learning_rate" and not registry.find(algorithm).baseline:
-            return "each class's default"
-        return origins.get(name, otherwise)
+        is_own = name == "learning_rate" and algorithm in own_rates
+        return DEFAULT_RATES if is_own else origins.get(name, otherwise)
 
     takers: dict[tuple[str, str, str], list[str]] = {}
     for contender in preset.contenders:
@@ -108,7 +108,6 @@ def settings_rows(
                 key = name, shown(value), origin(name, contender.algorithm)
                 takers.setdefault(key, []).append(contender.label)
     everyone = [contender.label for contender in preset.contenders]
-
     return [
         {
             "argument": name,
