@@ -13,7 +13,7 @@ from run_results import compared_spec
 
 from sb3_robust_be import cli
 from sb3_robust_be.evaluation import Interval
-from sb3_robust_be.experiments.compare import compare_command as command
+from sb3_robust_be.experiments.compare import compare_arguments
 from sb3_robust_be.experiments.compare.comparison import check_algorithms, look_at, make_preset
 from sb3_robust_be.experiments.compare.summary import Row, as_text, summarise, verdict
 from sb3_robust_be.experiments.control.preset import plan
@@ -105,7 +105,7 @@ def test_the_last_shard_reports(tmp_path, capsys):
 
 
 def test_failed_runs_are_reported_and_count(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(command, "_rate", lambda text: 1e30)
+    monkeypatch.setattr(compare_arguments, "_rate", lambda text: 1e30)
     arguments = ["--env", "CartPole-v1", "--algos", "qrc", "--learning-rates", "1e30", "--out", str(tmp_path)]
     with pytest.warns(UserWarning, match="members have failed"):
         # The command has worked, and its exit code says that runs have not.
@@ -199,7 +199,7 @@ def test_images_and_dict_observations_run(env, tmp_path, monkeypatch):
 
     if env not in gym.registry:
         gym.register(env, lambda: gym.wrappers.TimeLimit(_DictEnv(), 20))
-    monkeypatch.setattr(command, "_rate", lambda text: 0.001)
+    monkeypatch.setattr(compare_arguments, "_rate", lambda text: 0.001)
     arguments = ["--env", env, "--algos", "qlc,dqn,qrdqn", "--seeds", "2", "--steps", "60", "--out", str(tmp_path)]
     assert run(*arguments, "--executor", "serial", "--quiet") in (0, 1)
     assert len(list(tmp_path.glob("runs/*/result.json"))) == 6
@@ -321,11 +321,12 @@ def test_mistakes_are_one_line(arguments, says, capsys):
 
 
 def test_step_sizes_may_be_powers():
-    assert command._rate("2^-3") == command._rate("2**-3") == command._rate("0.125") == 0.125
-    assert command._rate("2^-3:0.01") == {"$linear": [0.125, 0.01]}
+    read = compare_arguments._rate
+    assert read("2^-3") == read("2**-3") == read("0.125") == 0.125
+    assert read("2^-3:0.01") == {"$linear": [0.125, 0.01]}
     for text in ("-1", "0.1:", "2^-3:2"):
         with pytest.raises(argparse.ArgumentTypeError):
-            command._rate(text)
+            read(text)
 
 
 def test_algorithms_are_checked():

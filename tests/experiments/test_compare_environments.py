@@ -16,7 +16,7 @@ from gymnasium import spaces
 from masked_envs import TableEnv
 
 from sb3_robust_be import cli
-from sb3_robust_be.experiments.compare import compare_command as command
+from sb3_robust_be.experiments.compare import compare_arguments
 from sb3_robust_be.experiments.compare.comparison import look_at, make_preset
 from sb3_robust_be.experiments.control.preset import plan
 
@@ -168,19 +168,19 @@ _POPULATION = "dqn uses the environment's action masks here, which SB3's own DQN
     ],
 )
 def test_who_takes_legal_actions_only_is_said(masked, arguments, says):
-    notes = command._parse(["--env", masked, "--algos", *arguments.split()]).notes
+    notes = compare_arguments.parse(["--env", masked, "--algos", *arguments.split()]).notes
     assert len(notes) == len(says)
     assert all(part in note for part, note in zip(says, notes, strict=True))
 
 
 def test_where_all_actions_are_legal_nothing_is_said_of_masks():
-    assert command._parse(["--env", "CartPole-v1"]).notes == []
+    assert compare_arguments.parse(["--env", "CartPole-v1"]).notes == []
 
 
 def test_masks_are_said_of_recordings(masked, tmp_path):
     (tmp_path / "monitor.csv").write_text('#{"t_start": 1.0, "env_id": "Table-v0"}\nr,l,t\n1.0,3,0.5\n')
     recordings = str(tmp_path / "monitor.csv")
-    *_, last = command._parse(["--env", masked, "--algos", "qlc", "--baseline-monitor", recordings]).notes
+    *_, last = compare_arguments.parse(["--env", masked, "--algos", "qlc", "--baseline-monitor", recordings]).notes
     assert last == "Recordings of SB3's DQN or of QR-DQN, which do not know masks, have illegal actions too."
 
 

@@ -123,21 +123,23 @@ def test_the_command(recorded, tmp_path, capsys, monkeypatch):
 
 
 def test_by_default_nothing_is_trained_for_the_baseline(recorded):
-    from sb3_robust_be.experiments.compare import compare_command as command
+    from sb3_robust_be.experiments.compare import compare_arguments
 
-    comparison = command._parse(["--env", "CartPole-v1", "--baseline-monitor", str(recorded / "*/monitor.csv")])
+    comparison = compare_arguments.parse(
+        ["--env", "CartPole-v1", "--baseline-monitor", str(recorded / "*/monitor.csv")]
+    )
     assert comparison.algorithms == ["qlc", "qrc_huber"]
 
 
 def test_other_files_of_the_same_folder_have_results_of_their_own(tmp_path):
-    from sb3_robust_be.experiments.compare import compare_command as command
+    from sb3_robust_be.experiments.compare import compare_arguments
 
     path = record(tmp_path, "bad", [(1.0, 100)])
     files = [path.with_name(name) for name in ("t.monitor.csv", "o.monitor.csv")]
     for file in files:
         file.write_text(path.read_text())
     stems = [
-        command._parse(["--env", "CartPole-v1", "--baseline-monitor", *map(str, given)]).stem
+        compare_arguments.parse(["--env", "CartPole-v1", "--baseline-monitor", *map(str, given)]).stem
         for given in (files[:1], files[1:], files, [path.parent / "*.csv"])
     ]
     assert len(set(stems)) == 4
@@ -146,12 +148,12 @@ def test_other_files_of_the_same_folder_have_results_of_their_own(tmp_path):
 
 
 def test_the_file_of_the_dqn_that_was_recorded_is_taken(recorded, tmp_path):
-    from sb3_robust_be.experiments.compare import compare_command as command
+    from sb3_robust_be.experiments.compare import compare_arguments
 
     config = tmp_path / "dqn.yml"
     config.write_text("default: {gamma: 0.9, target_update_interval: 10}")
     recordings = str(recorded / "*/monitor.csv")
-    command._parse(["--env", "CartPole-v1", "--baseline-monitor", recordings, "--config", str(config)])
+    compare_arguments.parse(["--env", "CartPole-v1", "--baseline-monitor", recordings, "--config", str(config)])
 
 
 def test_the_end_of_a_killed_run_is_said(tmp_path, capsys):

@@ -20,8 +20,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from sb3_robust_be import cli
 from sb3_robust_be.codec import OBJECTS, from_json
-from sb3_robust_be.experiments.compare import compare_command as command
-from sb3_robust_be.experiments.compare import compare_files
+from sb3_robust_be.experiments.compare import compare_arguments, compare_files
 from sb3_robust_be.experiments.compare.compare_files import check_folder
 from sb3_robust_be.experiments.compare.setting import Setting
 from sb3_robust_be.experiments.compare.summary import described, edges, footnotes, summarise, verdict
@@ -76,7 +75,7 @@ def run(*arguments: str) -> int:
 
 
 def parsed(*arguments: str):
-    return command._parse(list(arguments))
+    return compare_arguments.parse(list(arguments))
 
 
 def specs(comparison):
