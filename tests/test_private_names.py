@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium as gym
 import pytest
 import torch as th
-import torch._inductor
+import torch._inductor.codecache
 import torch.utils._pytree
 from stable_baselines3 import DQN
 from stable_baselines3.common.callbacks import BaseCallback
@@ -75,6 +75,7 @@ PRIVATE = {
 }
 CALLED = (
     (torch._inductor, "standalone_compile"),
+    (torch._inductor.codecache.CppCodeCache, "load"),
     (torch.nn.modules.module, "_has_any_global_hook"),
     *((torch.utils._pytree, name) for name in ("tree_flatten", "tree_map", "tree_unflatten")),
 )

@@ -12,6 +12,7 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from sb3_robust_be.messages import first_line, warn
+from sb3_robust_be.population.small_products import SMALL, take_over
 from sb3_robust_be.qrc.compiled import generate_code
 from sb3_robust_be.qrc.products import CompileMode, convert_products, shape_of
 
@@ -82,6 +83,8 @@ def _trace(function: Function, inputs: Sequence[th.Tensor], compiled: CompileMod
         simplify(graph, channels_last=not inputs[0].is_cuda, compiled=bool(compiled))
         if compiled == "bfloat16":
             convert_products(graph)
+        if compiled and all(x.is_cpu for x in inputs):
+            take_over(graph, list(map(_copy, inputs)))
         run = _compile(graph, inputs) if compiled else graph
         if run is None:
             # As eager populations have it: what is simplified for a compiler is not for others.
@@ -178,6 +181,7 @@ def simplify(graph: fx.GraphModule, channels_last: bool = True, compiled: bool =
         (_fuse_bias, (aten.add.Tensor,)),
     ]
     if compiled:
+        changes.append((_write_out_row, (aten.bmm.default, aten.baddbmm.default)))
         # Not otherwise: turned around, the last digits of a member's products depend on how many members there are.
         changes.append((_transpose_narrow, (aten.bmm.default, aten.baddbmm.default)))
         changes.append((_write_out_short, (aten.bmm.default,)))
@@ -227,6 +231,27 @@ def _write_out_short(graph: fx.Graph, node: fx.Node) -> None:
             total = term if total is None else graph.call_function(aten.add.Tensor, (total, term))
     total.meta = node.meta
     node.replace_all_uses_with(total)
+    graph.erase_node(node)
+
+
+def _write_out_row(graph: fx.Graph, node: fx.Node) -> None:
+    """A product of one row with ``Wᵀ`` is the sums of ``W``'s rows times that row, which the compiler joins with more.
+
+    The values at one observation are such products, which take 75 µs for 100 networks of 32-32 and 54 µs as sums.
+    """
+    *bias, row, right = node.args
+    assert isinstance(right, fx.Node)
+    turned = right.target is aten.transpose.int and {axis % 3 for axis in right.args[1:]} == {1, 2}  # type: ignore
+    if not turned or shape_of(node)[1] != 1 or shape_of(right)[1:].numel() > SMALL or node.kwargs:
+        return
+    with graph.inserting_before(node):
+        terms = graph.call_function(aten.mul.Tensor, (right.args[0], row))
+        sums = graph.call_function(aten.sum.dim_IntList, (terms, [2]))
+        result = graph.call_function(aten.unsqueeze.default, (sums, 1))
+        if bias:
+            result = graph.call_function(aten.add.Tensor, (result, *bias))
+    result.meta = node.meta
+    node.replace_all_uses_with(result)
     graph.erase_node(node)
 
 

@@ -22,7 +22,10 @@ class Uniforms:
     """
 
     def __init__(self, seeds: Sequence[int], width: int) -> None:
-        self._distinct, self._member = np.unique(np.asarray(seeds), return_inverse=True)
+        self._distinct, member = np.unique(np.asarray(seeds), return_inverse=True)
+        # A slice is a view, where an array of indices copies.
+        in_order = np.array_equal(member, np.arange(len(self._distinct)))
+        self._member: slice | np.ndarray = slice(None) if in_order else member
         self._width = width
         self._block = -1
         self._numbers = np.empty((0, 0, 0))

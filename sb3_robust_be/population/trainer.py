@@ -187,10 +187,11 @@ class Trainer:
         """
         if self.normalizer is not None:
             observations = self.normalizer.observations(observations)
+        if len(self.groups) == 1:
+            return self.learners[0].values(observations).cpu().numpy().astype(np.float64)
         values = np.empty((len(self.failed_at), int(self.env.action_space.n)))
         for rows, learner in zip(self.groups, self.learners, strict=True):
-            own = observations if len(self.groups) == 1 else tree_map(operator.itemgetter(rows), observations)
-            values[rows] = learner.values(own).cpu().numpy()
+            values[rows] = learner.values(tree_map(operator.itemgetter(rows), observations)).cpu().numpy()
         return values
 
     def _values(self) -> np.ndarray:
@@ -231,6 +232,8 @@ class Trainer:
         self._mark_diverged(~finite)
 
     def _refresh_targets(self) -> None:
+        if not any(learner.has_target for learner in self.learners):
+            return
         due = self.n_calls % self._intervals == 0
         if due.any():
             weights = np.where(due, self._tau, 0.0)
