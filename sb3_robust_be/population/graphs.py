@@ -185,6 +185,7 @@ def simplify(graph: fx.GraphModule, channels_last: bool = True, compiled: bool =
         # Not otherwise: turned around, the last digits of a member's products depend on how many members there are.
         changes.append((_transpose_narrow, (aten.bmm.default, aten.baddbmm.default)))
         changes.append((_write_out_short, (aten.bmm.default,)))
+        changes.append((_store_normalised, (aten.native_group_norm.default,)))
     if channels_last:
         changes.append((_put_channels_last, (aten.convolution.default, aten.convolution_backward.default)))
     _merge_equal(graph.graph)
@@ -253,6 +254,24 @@ def _write_out_row(graph: fx.Graph, node: fx.Node) -> None:
     result.meta = node.meta
     node.replace_all_uses_with(result)
     graph.erase_node(node)
+
+
+def _store_normalised(graph: fx.Graph, node: fx.Node) -> None:
+    """Store what is normalised in the order of its gradient, which otherwise is read and written number by number.
+
+    What comes out of a convolution has the channels last, and the compiler computes the rest of it wherever it is used.
+    """
+    source = node.args[0]
+    while isinstance(source, fx.Node) and source.target in (aten.view.default, aten.permute.default):
+        source = source.args[0]
+    if not isinstance(source, fx.Node) or source.target is not aten.clone.default:
+        return
+    strides = th.empty(shape_of(source), device="meta").stride()
+    with graph.inserting_after(source):
+        # Of what it looks at as it is, the compiler writes a copy.
+        stored = graph.call_function(aten.as_strided.default, (source, list(shape_of(source)), list(strides)))
+    stored.meta = source.meta
+    source.replace_all_uses_with(stored, delete_user_cb=functools.partial(operator.is_not, stored))
 
 
 def _merge_equal(graph: fx.Graph) -> None:

@@ -221,6 +221,37 @@ def test_convolutions_have_the_channels_last(members, compiled):
     assert kernels < {id(x) for x in given[aten.convolution_backward.default]}, "made once for both"
 
 
+NORMALISED = nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(1, 4), nn.ReLU(), nn.Flatten())
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_is_normalised_is_stored_for_the_compiler(compiled):
+    """The compiler writes what ``as_strided`` looks at, and computes a copy wherever it is used."""
+    generator = th.Generator().manual_seed(0)
+    parameters = [th.randn(3, *p.shape, generator=generator) for p in NORMALISED.parameters()]
+    images = th.randn(3, 5, 2, 6, 6, generator=generator)
+
+    def function(images, *tensors):
+        def loss(named, x):
+            return (functional_call(NORMALISED, named, (x,)) ** 3).sum()
+
+        named = dict(zip((name for name, _ in NORMALISED.named_parameters()), tensors, strict=True))
+        return vmap(grad(loss))(named, images)
+
+    graph = traced(function, images, *parameters)
+    simplify(graph, compiled=compiled)
+    (norm,) = [node for node in graph.graph.nodes if node.target is aten.native_group_norm.default]
+    sources, stored = [norm], 0
+    while sources:
+        node = sources.pop()
+        if node.target is aten.convolution.default:
+            break
+        stored += node.target is aten.as_strided.default
+        sources += node.all_input_nodes[:1]
+    assert stored == (1 if compiled else 0)
+    th.testing.assert_close(graph(images, *parameters), function(images, *parameters), rtol=1e-4, atol=1e-4)
+
+
 def test_what_is_computed_twice_is_computed_once_until_something_changes():
     def function(x, y):
         first, second = x.permute(1, 0).clone() + 1, x.permute(1, 0).clone() + 2

@@ -113,8 +113,10 @@ def test_compiled_with_what_the_paper_leaves_open():
 
 
 @pytest.mark.slow
-def test_compiled_with_convolutions():
-    images = {"policy_kwargs": {"features_extractor_kwargs": {"features_dim": 16}}, "policy": "CnnPolicy"}
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_compiled_with_convolutions(layer_norm):
+    network = {"features_extractor_kwargs": {"features_dim": 16}, "layer_norm": layer_norm}
+    images = {"policy_kwargs": network, "policy": "CnnPolicy"}
     eager, compiled = (make("qrc_huber", [0, 1], "MinAtar/Breakout-v1", compile=bool(c), **images) for c in (0, 1))
     start = eager._trainer.learners[0].rows.clone()
     states = [population.learn(40)._trainer.learners[0].state() for population in (eager, compiled)]
