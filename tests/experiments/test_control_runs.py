@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import gymnasium as gym
 import numpy as np
@@ -15,7 +16,7 @@ from torch import nn
 from sb3_robust_be import QLC, LayerNormExtractor, SquaredDQN
 from sb3_robust_be.evaluation import binned_curve, final_performance, lowest_for_failed, with_unfinished
 from sb3_robust_be.experiments.control.preset import settings_of
-from sb3_robust_be.experiments.control.training import SINGLE, _single_agent, control_spec
+from sb3_robust_be.experiments.control.training import POPULATION, SINGLE, _single_agent, control_spec, make_agent
 from sb3_robust_be.experiments.environments import check_environments
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.options import Execution, units_of
@@ -127,6 +128,16 @@ def test_single_agents_without_a_target_network(algorithm, own, interval, made):
     """SB3's has one in any case; the others are told that there is none."""
     model = _single_agent(tiny(algorithm, arguments={**own, "target_update_interval": interval}), "CartPole-v1")
     assert (type(model), model.target_update_interval) == made
+
+
+@pytest.mark.parametrize("function", [POPULATION, SINGLE])
+def test_a_target_network_that_an_experiment_compares_with_is_meant(function, tmp_path):
+    spec = tiny("qlc", arguments={"target_update_interval": 10}, function=function)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run_units([[spec]], tmp_path, executor="serial", progress=False) == (1, 0, 0)
+    with pytest.warns(UserWarning, match="now bootstraps from a target network"):
+        make_agent(spec)
 
 
 def test_lowest_for_failed():

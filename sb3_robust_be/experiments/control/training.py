@@ -7,7 +7,8 @@ import csv
 import io
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -109,13 +110,22 @@ def train_members(
         if look is not None:
             look(population)
 
-    population = _population(specs)
+    with _targets_are_meant():
+        population = _population(specs)
     try:
         if look is not None:
             look(population)
         return population.learn(steps, callback=after_step)
     finally:
         population.env.close()
+
+
+@contextlib.contextmanager
+def _targets_are_meant() -> Iterator[None]:
+    """No warning of a target network that an algorithm does not need: experiments compare with it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"\w+ now bootstraps from a target network")
+        yield
 
 
 def _population(specs: Sequence[Spec]) -> Population:
@@ -225,7 +235,8 @@ def _train_one(spec: Spec, writer: RunWriter, report_progress: ReportProgress) -
     started = time.time()
     import_packages(spec)
     env = Monitor(gym.make(spec["env"], **spec["env_kwargs"]))
-    model = _single_agent(spec, env)
+    with _targets_are_meant():
+        model = _single_agent(spec, env)
     progress = Progress(spec["steps"], env)
     compiled = spec["algorithm"] == "qrdqn" and spec["steps"] >= COMPILED_FROM and model.device.type == "cpu"
     with compiled_quantile_loss() if compiled else contextlib.nullcontext():
