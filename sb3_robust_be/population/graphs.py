@@ -12,9 +12,9 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from sb3_robust_be.messages import first_line, warn
-from sb3_robust_be.population.small_products import SMALL, take_over
 from sb3_robust_be.qrc.compiled import generate_code
 from sb3_robust_be.qrc.products import CompileMode, convert_products, shape_of
+from sb3_robust_be.qrc.small_products import take_over
 
 aten = th.ops.aten
 
@@ -24,6 +24,9 @@ Function = Callable[..., Any]
 _WIDE = 16
 # Inner numbers of a product that takes no longer written out.
 _SHORT = 4
+
+# Numbers of the weights that one row is multiplied with number by number: of 1024 × 128 that takes three times as long.
+_MOST_IN_A_ROW = 2**16
 
 # What gives the same numbers in another order or form.
 _REARRANGING = (
@@ -243,7 +246,7 @@ def _write_out_row(graph: fx.Graph, node: fx.Node) -> None:
     *bias, row, right = node.args
     assert isinstance(right, fx.Node)
     turned = right.target is aten.transpose.int and {axis % 3 for axis in right.args[1:]} == {1, 2}  # type: ignore
-    if not turned or shape_of(node)[1] != 1 or shape_of(right)[1:].numel() > SMALL or node.kwargs:
+    if not turned or shape_of(node)[1] != 1 or shape_of(right)[1:].numel() > _MOST_IN_A_ROW or node.kwargs:
         return
     with graph.inserting_before(node):
         terms = graph.call_function(aten.mul.Tensor, (right.args[0], row))

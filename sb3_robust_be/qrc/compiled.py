@@ -18,6 +18,10 @@ from sb3_robust_be.qrc.losses import LossModule, LossTerms, SupportsBatchLoss
 from sb3_robust_be.qrc.policies import H_GROUP, VALUE_GROUP
 from sb3_robust_be.qrc.products import convert_products, unfold_convolutions
 from sb3_robust_be.qrc.regularization import RelativeDecay
+from sb3_robust_be.qrc.small_products import take_over
+
+# Numbers of a product's right matrix. What is won with smaller ones, the calls take.
+_LEAST_TAKEN_OVER = 2**14
 
 
 def generate_code(graph: th.fx.GraphModule, inputs: Sequence[th.Tensor]) -> Callable[..., Any]:
@@ -314,6 +318,8 @@ class CompiledUpdate:
                 unfold_convolutions(graph)
             if self._bfloat16:
                 convert_products(graph)
+            if all(x.is_cpu for x in inputs):
+                take_over(graph, [x.detach().clone() for x in inputs], least=_LEAST_TAKEN_OVER)
             run = type(self).backend(graph, inputs)
             run(*copies[1])
         except Exception as error:

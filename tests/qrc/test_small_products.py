@@ -9,9 +9,9 @@ import torch as th
 from torch._inductor.codecache import CppCodeCache
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from sb3_robust_be.population import small_products
 from sb3_robust_be.population.graphs import simplify
-from sb3_robust_be.population.small_products import SMALL, operation, take_over
+from sb3_robust_be.qrc import small_products
+from sb3_robust_be.qrc.small_products import SMALL, operation, take_over
 
 aten = th.ops.aten
 GENERATOR = th.Generator().manual_seed(0)
@@ -104,6 +104,11 @@ TAKEN_OVER = {
     "with the largest matrix": (th.bmm, [(1, 20, SMALL // 16), (1, SMALL // 16, 16)], 1),
     "with a larger matrix": (th.bmm, [(1, 20, SMALL // 16 + 1), (1, SMALL // 16 + 1, 16)], 0),
     "that is used twice": (lambda x, w: (y := th.bmm(x, w)).relu() + y, [(3, 20, 4), (3, 4, 32)], 1),
+    "of one agent": (lambda x, w, b: th.addmm(b, x, w.t()).relu(), [(20, 4), (32, 4), (32,)], 1),
+    "of one agent, without a bias": (th.mm, [(20, 4), (4, 32)], 1),
+    "of one agent, with a row as bias": (lambda x, w, b: th.addmm(b, x, w), [(20, 4), (4, 32), (1, 32)], 1),
+    "with a column as bias": (lambda x, w, b: th.addmm(b, x, w), [(20, 4), (4, 32), (20, 1)], 0),
+    "with a bias for every number": (lambda x, w, b: th.baddbmm(b, x, w), [(3, 20, 4), (3, 4, 32), (3, 20, 32)], 0),
     "scaled": (lambda x, w, b: th.baddbmm(b, x, w, alpha=2), [(3, 20, 4), (3, 4, 32), (3, 1, 32)], 0),
 }
 
@@ -118,6 +123,8 @@ def test_which_products_are_taken_over(name):
     targets = [node.target for node in graph.graph.nodes]
     assert targets.count(operation()) == expected
     assert (aten.relu.default in targets) == ("twice" in name or (function is layer and not expected))
+    take_over(other := make_fx(function)(*inputs), [x.clone() for x in inputs], least=SMALL + 1)
+    assert operation() not in [node.target for node in other.graph.nodes]
     assert th.equal(graph(*inputs), function(*inputs))
 
 

@@ -1,4 +1,4 @@
-"""Products of the members' small matrices in C++ of our own, which take less time than those of torch's library."""
+"""Products of small matrices in C++ of our own, which take less time than those of torch's library."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from torch.fx.passes.shape_prop import ShapeProp
 
 aten = th.ops.aten
 
-SMALL = 2**16
-"""Numbers of a member's matrix, as of 256 × 256 weights; for larger ones the library is as fast."""
+SMALL = 2**17
+"""Numbers of a matrix, as of 512 × 256 weights, beyond which the library is left to multiply"""
 # Columns of the result: whole vector registers, also of the widest.
 _COLUMNS = 16
 # Rows of the result from which on it pays to copy a right matrix whose rows are not contiguous.
 _MANY_ROWS = 16
+
+_PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default)
 
 Operation = Callable[[th.Tensor, th.Tensor, th.Tensor | None, bool], th.Tensor]
 
@@ -48,7 +50,7 @@ def _shaped(left: th.Tensor, right: th.Tensor, bias: th.Tensor | None, relu: boo
     return left.new_empty(*left.shape[:2], right.shape[2])
 
 
-def take_over(graph: fx.GraphModule, inputs: list[th.Tensor]) -> None:
+def take_over(graph: fx.GraphModule, inputs: list[th.Tensor], least: int = 0) -> None:
     """Compute the products of small matrices in a graph, with the ReLU that follows, by :func:`operation`.
 
     The library copies parts of every matrix first, which takes as long as multiplying small ones, and reads them with
@@ -56,12 +58,12 @@ def take_over(graph: fx.GraphModule, inputs: list[th.Tensor]) -> None:
 
     :param graph: From ``make_fx``; changed in place.
     :param inputs: Its arguments, which are overwritten with what it makes of them.
+    :param least: Numbers that the right matrix of a product has at least.
     """
     ShapeProp(graph).propagate(*inputs)
-    products = [node for node in graph.graph.nodes if node.target in (aten.bmm.default, aten.baddbmm.default)]
-    for node in products:
+    for node in [node for node in graph.graph.nodes if node.target in _PRODUCTS]:
         *bias, left, right = node.args
-        if node.kwargs or not _pays(left.meta["tensor_meta"], right.meta["tensor_meta"]):
+        if node.kwargs or not _pays([_known(x) for x in (*bias, left, right)], least):
             continue
         if (small := operation()) is None:
             return
@@ -69,7 +71,10 @@ def take_over(graph: fx.GraphModule, inputs: list[th.Tensor]) -> None:
         relu = len(users) == 1 and users[0].target is aten.relu.default
         last = users[0] if relu else node
         with graph.graph.inserting_before(node):
-            own = graph.graph.call_function(small, (left, right, bias[0] if bias else None, relu))
+            tensors = [_with_members(graph.graph, x) for x in (left, right, *bias)]
+            own = graph.graph.call_function(small, (*tensors, *([] if bias else [None]), relu))
+            if len(_known(node).shape) == 2:
+                own = graph.graph.call_function(aten.squeeze.dim, (own, 0))
         own.meta = last.meta
         last.replace_all_uses_with(own)
         graph.graph.erase_node(last)
@@ -78,8 +83,23 @@ def take_over(graph: fx.GraphModule, inputs: list[th.Tensor]) -> None:
     graph.recompile()
 
 
-def _pays(left: Any, right: Any) -> bool:
-    if any(x.dtype != th.float32 for x in (left, right)) or right.shape[2] % _COLUMNS:
+def _known(node: Any) -> Any:
+    """Shape, strides and kind of the tensor that a node gives."""
+    return node.meta["tensor_meta"]
+
+
+def _with_members(graph: fx.Graph, node: Any) -> fx.Node:
+    """A bias of one axis, or a matrix, as that of a population of one."""
+    for _ in range(3 - len(_known(node).shape)):
+        node = graph.call_function(aten.unsqueeze.default, (node, 0))
+    return node
+
+
+def _pays(known: list[Any], least: int) -> bool:
+    *bias, left, right = known
+    columns, numbers = right.shape[-1], right.shape[-2:].numel()
+    if any(x.dtype != th.float32 for x in known) or columns % _COLUMNS or not least <= numbers <= SMALL:
         return False
-    copied = right.stride[2] != 1
-    return right.shape[1:].numel() <= SMALL and (not copied or left.shape[1] >= _MANY_ROWS)
+    if any(x.shape != (*right.shape[:-2], 1, columns)[-len(x.shape) :] for x in bias):
+        return False  # no row
+    return right.stride[-1] == 1 or left.shape[-2] >= _MANY_ROWS
