@@ -40,6 +40,9 @@ def generate_code(graph: th.fx.GraphModule, inputs: Sequence[th.Tensor]) -> Call
     # Only here, because it takes seconds to import.
     from torch import _inductor
 
+    for node in graph.graph.find_nodes(op="placeholder"):
+        # torch 2.8 would take these for the inputs, and they are of another tracing than its own.
+        node.meta.pop("val", None)
     # On a CPU what calls the kernels is compiled too: from Python it takes as long as the kernels of a small network.
     patches = {"cpp_wrapper": all(x.is_cpu for x in inputs)}
     # Not `torch.compile`: its checks of every input at every call cost as much as the graph, and shapes are fixed here.
