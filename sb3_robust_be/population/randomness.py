@@ -34,10 +34,11 @@ class Uniforms:
         """Draw the numbers of one step.
 
         :param step: From 0 on.
-        :return: Numbers in [0, 1), shape (members, width).
+        :return: Numbers in [0, 1), shape (members, width), which cannot be written to.
         """
         block, row = divmod(step, BLOCK)
         if block != self._block:
             drawn = [np.random.default_rng([int(s), block]).random((BLOCK, self._width)) for s in self._distinct]
             self._block, self._numbers = block, np.stack(drawn, axis=1)
+            self._numbers.flags.writeable = False
         return self._numbers[row, self._member]

@@ -3,8 +3,11 @@
 // result[b] = left[b] right[b] + bias[b], with negative numbers replaced by 0 if `relu`.
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <optional>
 #include <vector>
 
 namespace {
@@ -18,9 +21,10 @@ constexpr int64_t LANES = 8, ROWS = 4;
 constexpr int64_t LANES = 4, ROWS = 4;
 #endif
 constexpr int64_t COLUMNS = 16;  // The result's are a multiple of these.
+constexpr int64_t LEAST_FOR_A_THREAD = 1 << 17;  // Multiplications, some three microseconds.
 
-typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float))));
-typedef float Four __attribute__((vector_size(4 * sizeof(float)), aligned(sizeof(float))));
+typedef float Vector __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
+typedef float Four __attribute__((vector_size(4 * sizeof(float)), aligned(sizeof(float)), may_alias));
 
 struct Matrix {
     float* data;
@@ -61,12 +65,7 @@ void panel(Matrix left, Matrix right, Matrix result, const float* bias, int64_t 
 inline void transpose_four(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
     Four x[4];
     for (int64_t i = 0; i < 4; i++) x[i] = *(const Four*)(from + i * from_stride);
-    const Four a = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5), b = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
-    const Four c = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7), d = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
-    *(Four*)to = __builtin_shufflevector(a, b, 0, 1, 4, 5);
-    *(Four*)(to + to_stride) = __builtin_shufflevector(a, b, 2, 3, 6, 7);
-    *(Four*)(to + 2 * to_stride) = __builtin_shufflevector(c, d, 0, 1, 4, 5);
-    *(Four*)(to + 3 * to_stride) = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+    for (int64_t k = 0; k < 4; k++) *(Four*)(to + k * to_stride) = Four{x[0][k], x[1][k], x[2][k], x[3][k]};
 }
 
 // Tiles read rows of the right matrix in whole registers: where these are not contiguous, from a copy.
@@ -85,18 +84,24 @@ Matrix member(const at::Tensor& x, int64_t b) { return {x.data_ptr<float>() + b 
 
 at::Tensor product(const at::Tensor& left, const at::Tensor& right, const std::optional<at::Tensor>& bias, bool relu) {
     const int64_t members = left.size(0), rows = left.size(1), inner = left.size(2), columns = right.size(2);
+    TORCH_CHECK(right.size(0) == members && right.size(1) == inner, "The matrices do not fit each other");
     TORCH_CHECK(columns % COLUMNS == 0, "The result must have a multiple of ", COLUMNS, " columns and has ", columns);
+    TORCH_CHECK(!bias || bias->numel() == members * columns, "The bias must have a row for every member");
     const at::Tensor added = bias ? bias->contiguous() : at::Tensor();
     at::Tensor result = at::empty({members, rows, columns}, left.options());
-    std::vector<float> copy(2 * LANES * inner);
-    for (int64_t b = 0; b < members; b++)
-        for (int64_t j = 0; j < columns; j += 2 * LANES) {
-            const int64_t width = std::min(2 * LANES, columns - j);
+    // Threads share out all members' panels of two registers' columns.
+    const int64_t panels = (columns + 2 * LANES - 1) / (2 * LANES);
+    const int64_t at_least = LEAST_FOR_A_THREAD / std::max<int64_t>(rows * inner * 2 * LANES, 1) + 1;
+    at::parallel_for(0, members * panels, at_least, [&](int64_t from, int64_t to) {
+        std::vector<float> copy(right.stride(2) == 1 ? 0 : 2 * LANES * inner);
+        for (int64_t i = from; i < to; i++) {
+            const int64_t b = i / panels, j = i % panels * 2 * LANES, width = std::min(2 * LANES, columns - j);
             const Matrix own = with_contiguous_rows(member(right, b).at(0, j), inner, width, copy.data());
             const auto run = width == LANES ? panel<1> : panel<2>;
             const float* start = bias ? added.data_ptr<float>() + b * columns + j : nullptr;
             run(member(left, b), own, member(result, b).at(0, j), start, rows, inner, relu);
         }
+    });
     return result;
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,16 @@ import torch as th
 from torch import fx
 from torch.fx.passes.shape_prop import ShapeProp
 
+from sb3_robust_be.messages import first_line, warn
+
 aten = th.ops.aten
 
 SMALL = 2**17
 """Numbers of a matrix, as of 512 × 256 weights, beyond which the library is left to multiply"""
 # Columns of the result: whole vector registers, also of the widest.
 _COLUMNS = 16
+# Numbers that are added up one after the other, so that rounding errors stay small.
+_MOST_INNER = 2**10
 # Rows of the result from which on it pays to copy a right matrix whose rows are not contiguous.
 _MANY_ROWS = 16
 
@@ -31,15 +36,22 @@ def operation() -> Operation | None:
 
     :return: A function of ``left``, shape (members, rows, inner), ``right``, (members, inner, columns), ``bias``,
         (members, 1, columns), or ``None``, and of whether to replace negative numbers by 0, as a ReLU does. It gives
-        ``left @ right + bias`` of float32 on a CPU, for multiples of 16 columns. ``None`` where it cannot be compiled,
-        as by a compiler without vector types, such as Microsoft's: the library then computes all products.
+        ``left @ right + bias`` of float32 on a CPU, for multiples of 16 columns. ``None`` on Windows, whose compilers
+        lack the types that it is written with, and, with a warning, wherever else it cannot be compiled: the library
+        then multiplies.
     """
+    if sys.platform == "win32":
+        return None
     from torch._inductor.codecache import CppCodeCache
 
     try:
         # A multiplication and the addition of its result are one instruction only if asked for.
         CppCodeCache.load(Path(__file__).with_suffix(".cpp").read_text("utf-8"), extra_flags=("-ffp-contract=fast",))
-    except Exception:  # Each platform's missing compiler has an error of its own.
+    except Exception as error:  # Each platform's missing compiler has an error of its own.
+        warn(
+            "Products of small matrices take longer than they need, since their C++ code cannot be compiled here "
+            f"({first_line(error)}). Install a newer g++ or clang."
+        )
         return None
     th.library.register_fake("sb3_robust_be::small_products", _shaped)
     found: Operation = th.ops.sb3_robust_be.small_products.default
@@ -97,9 +109,12 @@ def _with_members(graph: fx.Graph, node: Any) -> fx.Node:
 
 def _pays(known: list[Any], least: int) -> bool:
     *bias, left, right = known
-    columns, numbers = right.shape[-1], right.shape[-2:].numel()
-    if any(x.dtype != th.float32 for x in known) or columns % _COLUMNS or not least <= numbers <= SMALL:
+    (inner, columns), numbers = right.shape[-2:], right.shape[-2:].numel()
+    if any(x.dtype != th.float32 for x in known) or not least <= numbers <= SMALL:
         return False
-    if any(x.shape != (*right.shape[:-2], 1, columns)[-len(x.shape) :] for x in bias):
-        return False  # no row
+    if columns % _COLUMNS or inner > _MOST_INNER:
+        return False
+    rows = ((columns,), (1, columns)) if len(right.shape) == 2 else ((right.shape[0], 1, columns),)
+    if any(tuple(x.shape) not in rows for x in bias):
+        return False
     return right.stride[-1] == 1 or left.shape[-2] >= _MANY_ROWS

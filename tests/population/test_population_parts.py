@@ -184,6 +184,14 @@ def test_a_product_has_no_few_columns_where_it_can_have_many(rows, columns, turn
     th.testing.assert_close(graph(x, w, b), function(x, w, b))
 
 
+def test_a_bias_that_members_share_is_not_turned():
+    """A user's layer may have one."""
+    x, w, b = th.rand(3, 20, 5), th.rand(3, 5, 2), th.rand(2)
+    graph = traced(lambda x, w, b: b + th.bmm(x, w), x, w, b)
+    simplify(graph, compiled=True)
+    th.testing.assert_close(graph(x, w, b), b + th.bmm(x, w))
+
+
 CONVOLUTIONS = nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Conv2d(4, 3, 2), nn.ReLU(), nn.Flatten())
 
 

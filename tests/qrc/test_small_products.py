@@ -9,8 +9,11 @@ import torch as th
 from torch._inductor.codecache import CppCodeCache
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from sb3_robust_be import QRC
+from sb3_robust_be.population import Population, graphs
 from sb3_robust_be.population.graphs import simplify
 from sb3_robust_be.qrc import small_products
+from sb3_robust_be.qrc.compiled import CompiledUpdate
 from sb3_robust_be.qrc.small_products import SMALL, operation, take_over
 
 aten = th.ops.aten
@@ -87,9 +90,42 @@ def test_a_members_numbers_do_not_depend_on_the_others(product):
     assert th.equal(together[3:4], product(left[3:4], right[3:4], None, False))
 
 
-def test_other_numbers_of_columns_are_refused(product):
-    with pytest.raises(RuntimeError, match="multiple of 16 columns and has 15"):
-        product(th.ones(1, 2, 3), th.ones(1, 3, 15), None, False)
+@pytest.mark.parametrize("members", [1, 9])
+def test_threads_change_no_number(product, members):
+    left, right = th.randn(members, 64, 256, generator=GENERATOR), th.randn(members, 256, 112, generator=GENERATOR)
+    bias = th.randn(members, 1, 112, generator=GENERATOR)
+    before = th.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 2, 3):
+            th.set_num_threads(threads)
+            results.append(product(left, turned(right), bias, True))
+    finally:
+        th.set_num_threads(before)
+    assert th.equal(results[0], results[1])
+    assert th.equal(results[0], results[2])
+
+
+@pytest.mark.parametrize(("members", "rows", "inner"), [(0, 8, 4), (2, 0, 4), (2, 8, 0)])
+def test_nothing_to_multiply(product, members, rows, inner):
+    bias = th.full((members, 1, 32), 2.0)
+    result = product(th.ones(members, rows, inner), th.ones(members, inner, 32), bias, False)
+    assert result.shape == (members, rows, 32)
+    assert (result == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("right", "bias", "message"),
+    [
+        ((2, 3, 15), None, "multiple of 16 columns and has 15"),
+        ((1, 3, 16), None, "do not fit"),
+        ((2, 4, 16), None, "do not fit"),
+        ((2, 3, 16), (1, 1, 16), "a row for every member"),
+    ],
+)
+def test_what_does_not_fit_is_refused(product, right, bias, message):
+    with pytest.raises(RuntimeError, match=message):
+        product(th.ones(2, 2, 3), th.ones(*right), None if bias is None else th.ones(*bias), False)
 
 
 def layer(x, w, b):
@@ -101,13 +137,18 @@ TAKEN_OVER = {
     "of few rows, whose right matrix would be copied": (layer, [(3, 15, 4), (3, 32, 4), (3, 1, 32)], 0),
     "of few rows, whose right matrix is not copied": (th.bmm, [(3, 2, 4), (3, 4, 32)], 1),
     "with other numbers of columns": (th.bmm, [(3, 20, 4), (3, 4, 31)], 0),
-    "with the largest matrix": (th.bmm, [(1, 20, SMALL // 16), (1, SMALL // 16, 16)], 1),
-    "with a larger matrix": (th.bmm, [(1, 20, SMALL // 16 + 1), (1, SMALL // 16 + 1, 16)], 0),
+    "with the largest matrix": (th.bmm, [(1, 20, SMALL // 256), (1, SMALL // 256, 256)], 1),
+    "with a larger matrix": (th.bmm, [(1, 20, SMALL // 256 + 1), (1, SMALL // 256 + 1, 256)], 0),
     "that is used twice": (lambda x, w: (y := th.bmm(x, w)).relu() + y, [(3, 20, 4), (3, 4, 32)], 1),
     "of one agent": (lambda x, w, b: th.addmm(b, x, w.t()).relu(), [(20, 4), (32, 4), (32,)], 1),
     "of one agent, without a bias": (th.mm, [(20, 4), (4, 32)], 1),
     "of one agent, with a row as bias": (lambda x, w, b: th.addmm(b, x, w), [(20, 4), (4, 32), (1, 32)], 1),
     "with a column as bias": (lambda x, w, b: th.addmm(b, x, w), [(20, 4), (4, 32), (20, 1)], 0),
+    "with one bias for all members": (lambda x, w, b: th.baddbmm(b, x, w), [(3, 20, 4), (3, 4, 32), (32,)], 0),
+    "with one row for all members": (lambda x, w, b: th.baddbmm(b, x, w), [(3, 20, 4), (3, 4, 32), (1, 32)], 0),
+    "with one matrix for all members": (lambda x, w, b: th.baddbmm(b, x, w), [(3, 20, 4), (3, 4, 32), (1, 1, 32)], 0),
+    "with the longest sums": (th.bmm, [(1, 20, 1024), (1, 1024, 16)], 1),
+    "with longer sums": (th.bmm, [(1, 20, 1025), (1, 1025, 16)], 0),
     "with a bias for every number": (lambda x, w, b: th.baddbmm(b, x, w), [(3, 20, 4), (3, 4, 32), (3, 20, 32)], 0),
     "scaled": (lambda x, w, b: th.baddbmm(b, x, w, alpha=2), [(3, 20, 4), (3, 4, 32), (3, 1, 32)], 0),
 }
@@ -143,8 +184,30 @@ def test_without_a_compiler_for_it_the_library_multiplies(monkeypatch):
     monkeypatch.setattr(small_products, "operation", operation.__wrapped__)
     inputs = [whole_numbers(3, 20, 4), whole_numbers(3, 4, 32)]
     graph = make_fx(th.bmm)(*inputs)
-    take_over(graph, inputs)
+    with pytest.warns(UserWarning, match="Products of small matrices take longer .*no compiler"):
+        take_over(graph, inputs)
     assert aten.bmm.default in [node.target for node in graph.graph.nodes]
+
+
+@pytest.mark.usefixtures("product")
+@pytest.mark.parametrize(("members", "units", "taken_over"), [(2, 64, True), (None, 256, True), (None, 64, False)])
+def test_updates_use_them(members, units, taken_over, monkeypatch):
+    """Those of a population, and the large ones of one agent."""
+    compiled = []
+
+    def compile_graph(graph, inputs):
+        compiled.append([node.target for node in graph.graph.nodes])
+        return graph
+
+    monkeypatch.setattr(graphs, "generate_code", compile_graph)
+    monkeypatch.setattr(CompiledUpdate, "backend", staticmethod(compile_graph))
+    kwargs = {"policy_kwargs": {"net_arch": [units, units]}, "learning_starts": 32, "train_freq": 1, "compile": True}
+    if members is None:
+        QRC("MlpPolicy", "CartPole-v1", **kwargs).learn(35)
+    else:
+        Population("qrc", "MlpPolicy", "CartPole-v1", range(members), verbose=0, **kwargs).learn(35)
+    assert compiled
+    assert any(operation() in targets for targets in compiled) == taken_over
 
 
 @pytest.mark.parametrize(("rows", "size", "written_out"), [(1, 8, True), (2, 8, False), (1, 257, False)])
