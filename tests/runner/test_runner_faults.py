@@ -148,7 +148,8 @@ def test_ctrl_c_is_clean_and_the_next_call_continues(out, tmp_path, start, whole
     assert stderr == "Interrupted: 3 done, 0 failed, 4 left. The same command continues from here.\n"
     assert not any(map(lives, workers))
     assert status(out, specs) == (3, 0, 0, 4)
-    assert not list(out.rglob("*.tmp"))
+    # Who is ended while noting its progress leaves the note, which a later start removes when it is old.
+    assert all(path.name.startswith(".progress.json.") for path in out.rglob("*.tmp"))
     (tmp_path / "gate").touch()
     assert run_units([[one] for one in specs], out, executor="serial", progress=False) == (7, 0, 0)
     # An interrupted run has not killed its worker: it is in its first attempt again.
