@@ -85,14 +85,15 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def remove_stale_temporaries(folder: Path, name: str | None = None) -> None:
+def remove_stale_temporaries(folder: Path, name: str | None = None, older_than: float = _STALE_S) -> None:
     """Delete what writers killed in the middle have left; a file that is still being written is younger.
 
     :param name: Of the file that was to be replaced; ``None``: any.
+    :param older_than: Seconds; less than none where nobody writes any more.
     """
     for path in folder.glob(".*.tmp" if name is None else f".{glob.escape(name)}.*.tmp"):
         with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime > _STALE_S:
+            if time.time() - path.stat().st_mtime > older_than:
                 path.unlink()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import time
 import uuid
 from collections import deque
@@ -21,7 +22,7 @@ from sb3_robust_be.runner.specs import Spec, read_json, run_id
 from sb3_robust_be.runner.store import PROGRESS, run_directory, run_state
 from sb3_robust_be.runner.units import Outcome, RunnerError, execute_unit
 from sb3_robust_be.runner.writer import RunWriter
-from sb3_robust_be.system import StoreError
+from sb3_robust_be.system import StoreError, remove_stale_temporaries
 
 TRIES = 2
 _MAX_FAILED_STARTS = 3
@@ -96,15 +97,20 @@ class Dispatcher:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        executors = [slot.executor for slot in self._slots if slot.executor is not None]
         try:
-            for executor in executors:
-                if kind is None:
-                    executor.shutdown()
-                else:
-                    self.engine.stop(executor)
+            for slot in self._slots:
+                if slot.executor is not None and kind is None:
+                    slot.executor.shutdown()
+                elif slot.executor is not None and self.engine.stop(slot.executor):
+                    self._remove_temporaries(slot)
         finally:
             self.engine.close()
+
+    def _remove_temporaries(self, slot: _Slot) -> None:
+        """Delete what the processes of an executor were writing when they were ended."""
+        for task in slot.tasks.values():
+            for spec in task.specs:
+                remove_stale_temporaries(run_directory(self.root, spec), older_than=-math.inf)
 
     def run(self, show: Callable[[], None]) -> None:
         """Execute the units until every run has ended.

@@ -26,7 +26,7 @@ class Engine:
     :param capacity: Units in flight per executor; ``None``: all.
     :param isolates: Whether a dying worker harms no other unit in flight.
     :param losses: Exceptions of a future, beside ``BrokenExecutor``, that mean its worker died.
-    :param stop: Ends an executor at once, and the work in it where that can be done.
+    :param stop: Ends an executor at once, and the work in it where that can be done; says whether it was done.
     :param close: Called at the very end.
     """
 
@@ -35,7 +35,7 @@ class Engine:
     capacity: int | None = None
     isolates: bool = False
     losses: tuple[type[BaseException], ...] = ()
-    stop: Callable[[Executor], None] = terminate
+    stop: Callable[[Executor], bool] = terminate
     close: Callable[[], None] = lambda: None
 
 
@@ -78,6 +78,12 @@ class SerialExecutor(Executor):
         return future
 
 
+def _cancel(executor: Executor) -> bool:
+    # Dask's has no cancel_futures: without waiting it cancels. What a worker is doing may go on for a while.
+    executor.shutdown(wait=False)
+    return False
+
+
 def _dask_engine(address: str) -> Engine:
     import distributed
     from distributed.scheduler import KilledWorker
@@ -100,7 +106,6 @@ def _dask_engine(address: str) -> Engine:
         make=partial(client.get_executor, pure=False),
         isolates=True,
         losses=(KilledWorker,),
-        # Its shutdown has no cancel_futures: without waiting it cancels.
-        stop=lambda executor: executor.shutdown(wait=False),
+        stop=_cancel,
         close=client.close,
     )

@@ -23,8 +23,11 @@ def _processes(executor: Executor) -> list[Any]:
     return list((getattr(executor, "_processes", None) or {}).values())
 
 
-def terminate(executor: Executor) -> None:
-    """End an executor at once: drop what is pending, and end its processes if it has any."""
+def terminate(executor: Executor) -> bool:
+    """End an executor at once: drop what is pending, and end its processes if it has any.
+
+    :return: Whether it had processes, so that nothing of its work goes on.
+    """
     processes = _processes(executor)
     for process in processes:
         process.terminate()
@@ -33,6 +36,7 @@ def terminate(executor: Executor) -> None:
         if process.is_alive():
             process.kill()
     executor.shutdown(wait=bool(processes), cancel_futures=True)
+    return bool(processes)
 
 
 def cause_of_death(executor: Executor) -> str:
