@@ -34,7 +34,7 @@ class Uniforms:
         """Draw the numbers of one step.
 
         :param step: From 0 on.
-        :return: Numbers in [0, 1), shape (members, width), which cannot be written to.
+        :return: Numbers in [0, 1), shape (members, width), which are not to be changed.
         """
         block, row = divmod(step, BLOCK)
         if block != self._block:

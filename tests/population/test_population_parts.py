@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 
 import numpy as np
@@ -348,6 +349,17 @@ def test_numbers_depend_on_seed_and_step_alone():
         block, row = divmod(step, BLOCK)
         np.testing.assert_array_equal(seen[step], np.random.default_rng([5, block]).random((BLOCK, 4))[row])
     assert wider.at(0).shape == (1, 6)
+
+
+@pytest.mark.parametrize("seeds", [[0, 5, 9], [9, 5, 0, 5]])
+def test_nobody_changes_the_numbers_of_a_step(seeds):
+    """Seeds in order are shown as they are drawn, others in a copy."""
+    uniforms = Uniforms(seeds, 4)
+    numbers = uniforms.at(3)
+    np.testing.assert_array_equal(numbers, [Uniforms([seed], 4).at(3)[0] for seed in seeds])
+    with contextlib.suppress(ValueError):
+        numbers[:] = 0
+    assert uniforms.at(3).all()
 
 
 def test_numbers_are_uniform_and_none_comes_twice():

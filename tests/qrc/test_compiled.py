@@ -15,11 +15,13 @@ from gymnasium.spaces import Box
 from small_envs import SpaceEnv
 from small_models import those_with
 from stable_baselines3.common.torch_layers import FlattenExtractor
+from torch import _inductor
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from two_heads import DoubleFlatten, SpacesOnly, make_batch, make_model
 
 from sb3_robust_be import QRCHuber
-from sb3_robust_be.qrc.compiled import CompiledUpdate
+from sb3_robust_be.qrc.compiled import CompiledUpdate, generate_code
 from sb3_robust_be.qrc.validation import constructor_arguments
 from sb3_robust_be.registry import classes
 
@@ -549,3 +551,15 @@ def test_autocast_is_no_part_of_a_graph_for_others(quick_backend):
         updated(model, 3)
     assert_same(*models, atol=1e-8)
     assert_compiled(models[1], graphs=2)
+
+
+def test_the_compiler_is_not_given_the_inputs_of_the_tracing(monkeypatch):
+    """torch 2.8 takes them for those of the call and then compiles nothing."""
+    graph = make_fx(lambda x: x + 1)(th.ones(2))
+
+    def noted(graph):
+        return [node.meta.get("val") for node in graph.graph.find_nodes(op="placeholder")]
+
+    assert noted(graph) != [None]
+    monkeypatch.setattr(_inductor, "standalone_compile", lambda graph, *_, **__: noted(graph))
+    assert generate_code(graph, [th.ones(2)]) == [None]
