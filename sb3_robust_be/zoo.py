@@ -21,11 +21,13 @@ import gymnasium as gym
 import optuna
 from huggingface_sb3 import EnvironmentName
 from rl_zoo3.enjoy import enjoy as rl_zoo3_enjoy
+from rl_zoo3.exp_manager import ExperimentManager
 from rl_zoo3.hyperparams_opt import HYPERPARAMS_CONVERTER, HYPERPARAMS_SAMPLER
 from rl_zoo3.train import train as rl_zoo3_train
 from rl_zoo3.utils import ALGOS, get_model_path
 from stable_baselines3.common import utils as sb3_utils
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.utils import LinearSchedule
 
 from sb3_robust_be import pretrained, registry
 from sb3_robust_be.messages import did_you_mean, first_line
@@ -50,10 +52,15 @@ def _one_of(choices: tuple[str | int, ...]) -> Suggest:
     return lambda trial, name: trial.suggest_categorical(name, choices)
 
 
+FIRST_RATE = "learning_rate_start"
+"""In a trial, where a learning rate that falls begins; where it ends is the class's default"""
+
 # Around the paper's values: step sizes 2^-13 ... 2^-8 (MinAtar), 1 for the next three, refreshes 1 ... 64 (MinAtar)
-# and 500 (the ablation). It publishes no grid for SBEED's temperature and eta; the limits are ours.
+# and 500 (the ablation). It publishes no grid for SBEED's temperature and eta; the limits are ours. QLC's learning rate
+# falls from 2^-9 to 2^-13, so that the lowest start does not fall.
 SEARCHED_ARGUMENTS: dict[str, Suggest] = {
     "learning_rate": _log_uniform(2.0**-14, 2.0**-7),
+    FIRST_RATE: _log_uniform(2.0**-13, 2.0**-6),
     "huber_threshold": _log_uniform(0.1, 100.0),
     "h_regularization": _log_uniform(1e-3, 10.0),
     "h_learning_rate_ratio": _log_uniform(2.0**-6, 2.0**6),
@@ -64,9 +71,9 @@ SEARCHED_ARGUMENTS: dict[str, Suggest] = {
     "target_update_interval": _one_of((1, 8, 32, 64, 500)),
 }
 """What ``tune`` searches, by the name of the argument. A trial's parameters have the same names, so that they are
-keyword arguments of the algorithm as they stand."""
+keyword arguments of the algorithm as they stand, but for :data:`FIRST_RATE`."""
 
-SEARCHED_WITH = {"h_target": "limit", "target_update_interval": "temperature"}
+SEARCHED_WITH = {"h_target": "limit", "target_update_interval": "temperature", FIRST_RATE: "learning_rate"}
 """An argument is searched where the algorithm's default for it, or for the one named here, is not ``None``."""
 
 
@@ -74,34 +81,63 @@ def searched_arguments(algorithm: type[BaseAlgorithm]) -> dict[str, Suggest]:
     """The arguments that ``tune`` searches for an algorithm.
 
     :param algorithm: A class of the registry.
-    :return: The rows of :data:`SEARCHED_ARGUMENTS` that matter for it.
+    :return: The rows of :data:`SEARCHED_ARGUMENTS` that matter for it: where its learning rate falls by default, the
+        first rate, else the constant one.
     """
     defaults = {name: parameter.default for name, parameter in constructor_arguments(algorithm).items()}
+    left_out = "learning_rate" if isinstance(defaults["learning_rate"], LinearSchedule) else FIRST_RATE
     return {
         name: suggest
         for name, suggest in SEARCHED_ARGUMENTS.items()
-        if defaults.get(SEARCHED_WITH.get(name, name)) is not None
+        if name != left_out and defaults.get(SEARCHED_WITH.get(name, name)) is not None
     }
 
 
+def _converter(algorithm: type[BaseAlgorithm]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """From a trial's parameters, which are numbers and words, to arguments of the algorithm."""
+    falling = constructor_arguments(algorithm)["learning_rate"].default
+
+    def convert(sampled_params: dict[str, Any]) -> dict[str, Any]:
+        arguments = dict(sampled_params)
+        # Trials of 0.1 have a constant rate.
+        if FIRST_RATE in arguments:
+            arguments["learning_rate"] = LinearSchedule(arguments.pop(FIRST_RATE), falling.end, falling.end_fraction)
+        return arguments
+
+    return convert
+
+
 def _sampler(algorithm: type[BaseAlgorithm]) -> Callable[..., dict[str, Any]]:
-    searched = searched_arguments(algorithm)
+    searched, convert = searched_arguments(algorithm), _converter(algorithm)
 
     def sample(trial: optuna.Trial, n_actions: int, n_envs: int, additional_args: dict[str, Any]) -> dict[str, Any]:
-        return {name: suggest(trial, name) for name, suggest in searched.items()}
+        return convert({name: suggest(trial, name) for name, suggest in searched.items()})
 
     return sample
+
+
+_make_schedules = ExperimentManager._preprocess_schedules
+
+
+def _make_other_schedules(hyperparams: dict[str, Any]) -> dict[str, Any]:
+    """rl_zoo3's, which makes schedules of numbers and ``lin_…`` and refuses one that is made already, as a trial's."""
+    if not isinstance(rate := hyperparams.get("learning_rate"), LinearSchedule):
+        return _make_schedules(hyperparams)
+    others = {name: value for name, value in hyperparams.items() if name != "learning_rate"}
+    return {**_make_schedules(others), "learning_rate": rate}
 
 
 def register() -> None:
     """Enter the registry's algorithms into rl_zoo3's tables. Repeating it changes nothing.
 
-    The tables are changed in place, for rl_zoo3's modules hold references to them.
+    The tables are changed in place, for rl_zoo3's modules hold references to them. Its ``ExperimentManager`` then takes
+    a ``LinearSchedule`` for ``learning_rate`` beside numbers and ``lin_…``, whose fall ends at 0.
     """
     for name, algorithm in registry.classes().items():
         ALGOS[name] = algorithm
         HYPERPARAMS_SAMPLER[name] = _sampler(algorithm)
-        HYPERPARAMS_CONVERTER[name] = lambda sampled_params: dict(sampled_params)
+        HYPERPARAMS_CONVERTER[name] = _converter(algorithm)  # type: ignore[assignment]  # mypy wants the names, too
+    ExperimentManager._preprocess_schedules = staticmethod(_make_other_schedules)  # type: ignore[method-assign]
 
 
 def config_file(algorithm: str) -> Path | None:

@@ -9,11 +9,12 @@ import pytest
 import torch as th
 from stable_baselines3 import DQN
 
-from sb3_robust_be import QRC, QRCHuber
+from sb3_robust_be import QLC, QRC, QRCHuber
 from sb3_robust_be.benchmark import limit, main, members_curve, single_command, widths
 from sb3_robust_be.benchmark import population_benchmark as population
 from sb3_robust_be.benchmark import single as benchmark
 from sb3_robust_be.benchmark.breakdown import PARTS, time_per_part
+from sb3_robust_be.qrc.compiled import CompiledUpdate
 
 TINY = benchmark.Setting("CartPole-v1", (4,), 1, 20)
 
@@ -35,9 +36,47 @@ def test_contenders_share_every_setting(without_compiler):
 
 
 def test_the_compiled_contender_is_compiled():
-    model = benchmark.make_model("qrc_huber_compiled", TINY)
-    assert model.compile
-    assert not benchmark.make_model("qrc_huber", TINY).compile
+    for name in ("qrc_huber", "qlc", "qlc_no_norm"):
+        assert benchmark.make_model(f"{name}_compiled", TINY).compile is True
+        assert benchmark.make_model(name, TINY).compile is False
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "MinAtar/Breakout-v1"])
+@pytest.mark.parametrize("suffix", ["", "_compiled"])
+def test_qlc_has_its_own_network_and_beside_it_that_of_the_others(suffix, env):
+    setting = TINY._replace(env=env)
+    own, plain = (benchmark.make_model(f"{name}{suffix}", setting) for name in ("qlc", "qlc_no_norm"))
+    assert (type(own), type(plain)) == (QLC, QLC)
+    assert (own.policy.layer_norm, plain.policy.layer_norm) == (True, False)
+    assert own.limit == plain.limit == "one_sided"
+    shapes = [[p.shape for p in model.q_net.parameters() if p.ndim > 1] for model in (own, plain)]
+    assert shapes[0] == shapes[1]
+    # A gain and an offset for each hidden layer.
+    added = len(list(own.q_net.parameters())) - len(list(plain.q_net.parameters()))
+    assert added == (4 if env.startswith("MinAtar") else 2)
+    others = benchmark.make_model("qrc_huber", setting)
+    assert [p.shape for p in plain.q_net.parameters()] == [p.shape for p in others.q_net.parameters()]
+    assert (own.lr_schedule(0.0), own.batch_size) == (others.lr_schedule(0.0), others.batch_size)
+
+
+def test_qlc_runs(monkeypatch):
+    """With its compiled forms, whose graphs are not turned into code here."""
+    monkeypatch.setattr(CompiledUpdate, "backend", staticmethod(lambda graph, inputs: graph))
+    names = ("dqn", "qlc", "qlc_compiled", "qlc_no_norm", "qlc_no_norm_compiled")
+    found = {name: make for name, make in benchmark.contenders().items() if name in names}
+    monkeypatch.setattr(benchmark, "contenders", lambda: found)
+    monkeypatch.setattr(benchmark, "WARM_UP", 110)
+    rows = benchmark.compare(TINY._replace(steps=5), repeats=1, memory=False)
+    assert tuple(row["name"] for row in rows) == names
+    assert all(row["steps_per_s"] > 0 and set(row["us_per_step"]) == set(PARTS) for row in rows)
+
+
+def test_names_and_numbers_do_not_touch(capsys):
+    numbers = {"steps_per_s": 1234567.0, "ratio_to_dqn": 1.0, "ratio_min": 1.0, "ratio_max": 1.0, "cpu_s": 1.0}
+    row = {**numbers, "peak_mb": None, "us_per_step": {"env": 1.0}}
+    single_command._print([{"name": name, **row} for name in benchmark.contenders()])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("qlc_no_norm_compiled")]
+    assert [line.split()[0] for line in lines] == ["qlc_no_norm_compiled"] * 2
 
 
 def test_bfloat16_is_timed_with_images_only(monkeypatch):

@@ -47,6 +47,7 @@ def owners() -> dict[str, Any]:
         "torch's Adam": model.policy.optimizer,
         "torch's optimisers": importlib.import_module("torch.optim.optimizer"),
         "what torch.compile returns": th.compile(th.nn.Linear(1, 1)),
+        "rl_zoo3's ExperimentManager": importlib.import_module("rl_zoo3.exp_manager").ExperimentManager,
     }
 
 
@@ -72,6 +73,7 @@ PRIVATE = {
     "torch's optimisers": {"_global_optimizer_pre_hooks", "_global_optimizer_post_hooks"},
     "torch's Adam": {"_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"},
     "what torch.compile returns": {"_orig_mod"},
+    "rl_zoo3's ExperimentManager": {"_preprocess_schedules"},
 }
 CALLED = (
     (torch._inductor, "standalone_compile"),

@@ -1,5 +1,6 @@
 """The commands train, enjoy and tune: real runs of rl_zoo3's scripts, and what this package adds to them."""
 
+import csv
 import inspect
 import os
 import re
@@ -15,7 +16,9 @@ import rl_zoo3.hyperparams_opt
 import rl_zoo3.train
 import rl_zoo3.utils
 import yaml
+from rl_zoo3.utils import SimpleLinearSchedule
 from stable_baselines3.common.monitor import load_results
+from stable_baselines3.common.utils import ConstantSchedule, LinearSchedule
 
 from sb3_robust_be import QLC, QRCHuber, cli, zoo
 from sb3_robust_be.experiments.plot.labelled_runs import labelled_runs
@@ -164,6 +167,17 @@ def test_an_environment_without_an_entry_trains(in_tmp_path, capsys):
     assert saved_config(in_tmp_path / "logs/gq/MountainCar-v0_1")["n_timesteps"] == 100_000
 
 
+def test_tune_qlc(in_tmp_path):
+    """By the start of its falling learning rate, which a trial has as a number."""
+    budget = ["--n-trials", "1", "-n", "60", "--eval-episodes", "1", "--no-optim-plots"]
+    assert cli.main(["tune", "--algo", "qlc", *budget]) == 0
+    (report,) = (in_tmp_path / "logs/tune/qlc").glob("report_CartPole-v1_1-trials*.csv")
+    (trial,) = csv.DictReader(report.open())
+    assert trial["state"] == "COMPLETE"
+    assert 2.0**-13 <= float(trial["params_learning_rate_start"]) <= 2.0**-6
+    assert "params_learning_rate" not in trial
+
+
 def test_tune_and_train_on_a_trial(in_tmp_path):
     study = ["--storage", "tune.log", "--study-name", "two", "--algo", "qrc_huber"]
     budget = ["--n-trials", "2", "-n", "200", "--eval-episodes", "1"]
@@ -183,6 +197,47 @@ def test_tune_and_train_on_a_trial(in_tmp_path):
         assert QRCHuber.load(path).huber_threshold == trial.params["huber_threshold"]
 
 
+def stored_trial(values, name="qlc"):
+    """A finished trial of the study ``one`` in ``tune.log``, as options of ``train``."""
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend("tune.log"))
+    study = optuna.create_study(study_name="one", storage=storage)
+    ranges = {key: optuna.distributions.FloatDistribution(1e-6, 1.0, log=True) for key in values}
+    study.add_trial(optuna.trial.create_trial(params=values, distributions=ranges, value=1.0))
+    return ["--storage", "tune.log", "--study-name", "one", "--trial-id", "-1", "--algo", name]
+
+
+@pytest.mark.parametrize(
+    ("values", "rate"),
+    [
+        ({"learning_rate_start": 0.004}, LinearSchedule(0.004, 2.0**-13, 1.0)),
+        ({"learning_rate": 0.002}, ConstantSchedule(0.002)),
+    ],
+    ids=["falling", "constant, as in a study of 0.1"],
+)
+def test_train_on_a_trial_with_its_learning_rate(values, rate, in_tmp_path):
+    assert cli.main(["train", *stored_trial(values), "-n", "40", *QUIET]) == 0
+    model = QLC.load(in_tmp_path / "logs/qlc/CartPole-v1_1/CartPole-v1.zip")
+    assert repr(model.learning_rate) == repr(rate)
+    # The last update is that of the fortieth step.
+    assert model.policy.optimizer.param_groups[0]["lr"] == pytest.approx(rate(0.0))
+
+
+def test_learning_rates_of_a_configuration_are_rl_zoo3s(in_tmp_path):
+    """A number and ``lin_…`` mean what they mean without this package."""
+    for text, rate in (("0.002", ConstantSchedule(0.002)), ("'lin_0.002'", SimpleLinearSchedule(0.002))):
+        assert cli.main(["train", "-params", f"learning_rate:{text}", "-n", "40", *QUIET]) == 0
+        newest = max((in_tmp_path / "logs/qlc").glob("CartPole-v1_*"))
+        assert repr(QLC.load(newest / "CartPole-v1.zip").learning_rate) == repr(rate)
+    with pytest.raises(ValueError, match="Invalid value for learning_rate"):
+        cli.main(["train", "-params", "learning_rate:[0.002]", *QUIET])
+
+
+def test_a_policy_named_by_its_module_is_the_one_of_that_name(in_tmp_path):
+    Path("own.yml").write_text("CartPole-v1: {policy: sb3_robust_be.qrc.MlpPolicy, n_timesteps: 30, buffer_size: 77}\n")
+    assert cli.main(["train", "--conf-file", "own.yml", *QUIET]) == 0
+    assert QLC.load(in_tmp_path / "logs/qlc/CartPole-v1_1/CartPole-v1.zip").policy.layer_norm
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_trials_are_arguments(name):
     """Every sampled set is accepted by the algorithm, and a stored trial says the same as the sampler said."""
@@ -192,9 +247,33 @@ def test_trials_are_arguments(name):
         trial = study.ask()
         sampled = zoo.HYPERPARAMS_SAMPLER[name](trial, 0, 1, {})
         assert set(sampled) == SEARCHED[name]
-        assert zoo.HYPERPARAMS_CONVERTER[name](trial.params) == sampled
+        assert shown(zoo.HYPERPARAMS_CONVERTER[name](trial.params)) == shown(sampled)
         model = ALGORITHMS[name]("MlpPolicy", "CartPole-v1", buffer_size=10, **sampled)
         assert {key: getattr(model, key) for key in sampled} == sampled
+
+
+def shown(arguments):
+    """SB3's schedules, which are equal to themselves only, by all that they consist of."""
+    return {name: repr(x) if isinstance(x, LinearSchedule) else x for name, x in arguments.items()}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_default_learning_rate_is_among_those_searched(name):
+    zoo.register()
+    trial = optuna.create_study().ask()
+    sampled = zoo.HYPERPARAMS_SAMPLER[name](trial, 0, 1, {})["learning_rate"]
+    default = ALGORITHMS[name]("MlpPolicy", "CartPole-v1", buffer_size=10).learning_rate
+    if name == "qlc":
+        searched, inside = trial.distributions["learning_rate_start"], default.start
+        assert "learning_rate" not in trial.distributions
+        assert (sampled.end, sampled.end_fraction) == (default.end, default.end_fraction) == (2.0**-13, 1.0)
+        assert sampled.start == trial.params["learning_rate_start"]
+    else:
+        searched, inside = trial.distributions["learning_rate"], default
+        assert "learning_rate_start" not in trial.distributions
+        assert sampled == trial.params["learning_rate"]
+    assert searched.log
+    assert searched.low < inside < searched.high
 
 
 @pytest.mark.parametrize("argument", zoo.SEARCHED_ARGUMENTS)
@@ -215,7 +294,9 @@ def test_register_fills_the_tables_that_rl_zoo3_reads(tables):
 def test_registering_again_changes_nothing(tables):
     zoo.register()
     names, dqn = list(zoo.ALGOS), zoo.HYPERPARAMS_SAMPLER["dqn"]
+    schedules = rl_zoo3.exp_manager.ExperimentManager._preprocess_schedules
     zoo.register()
+    assert rl_zoo3.exp_manager.ExperimentManager._preprocess_schedules is schedules
     assert list(zoo.ALGOS) == names
     assert zoo.HYPERPARAMS_SAMPLER["dqn"] is dqn
 

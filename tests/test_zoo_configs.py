@@ -11,7 +11,7 @@ from rl_zoo3.exp_manager import ExperimentManager
 from rl_zoo3.utils import ALGOS
 from stable_baselines3 import DQN
 
-from sb3_robust_be import Population, registry, zoo
+from sb3_robust_be import QLC, Population, registry, zoo
 from sb3_robust_be.evaluation import final_performance
 
 NAMES = [name for name, entry in registry.ENTRIES.items() if entry.config]
@@ -155,6 +155,17 @@ def test_the_algorithms_share_all_other_settings(name):
         assert {k: v for k, v in entry.items() if k not in skipped} == {
             k: v for k, v in other.items() if k not in skipped
         }
+
+
+@pytest.mark.parametrize("key", [key for name, key in ENTRIES if name == "qlc"])
+def test_qlc_has_all_of_its_defaults_or_is_that_of_0_1(key):
+    """One-sided corrections without normalised layers or with a constant rate are what no experiment supports."""
+    entry = CONFIGS["qlc"][key]
+    assert entry["limit"] in ("one_sided", "magnitude")
+    of_0_1 = entry["limit"] == "magnitude"
+    policy_kwargs = {**QLC.default_policy_kwargs, **eval(entry.get("policy_kwargs", "{}"))}
+    assert policy_kwargs["layer_norm"] is not of_0_1
+    assert ("learning_rate" in entry) is of_0_1
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -21,7 +21,7 @@ from gymnasium import spaces
 from stable_baselines3 import DQN
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
-from sb3_robust_be import QRC, MinAtarCNN, QRCHuber
+from sb3_robust_be import QLC, QRC, MinAtarCNN, QRCHuber
 from sb3_robust_be.benchmark.breakdown import time_per_part
 
 BASELINE = "dqn"
@@ -41,9 +41,15 @@ class Setting(NamedTuple):
     steps: int
 
 
+def _without_layer_norm(*args: Any, policy_kwargs: dict[str, Any], **kwargs: Any) -> QLC:
+    """QLC with the network of the others: what its layer normalisation costs is the difference between the two."""
+    return QLC(*args, policy_kwargs={**policy_kwargs, "layer_norm": False}, **kwargs)
+
+
 def contenders() -> dict[str, Callable[..., OffPolicyAlgorithm]]:
     """
-    :return: Constructors by name; sbx's DQN is among them if it is installed.
+    :return: Constructors by name; sbx's DQN is among them if it is installed. QLC has its own network, with layer
+        normalisation, and ``qlc_no_norm`` that of the others.
     """
     found: dict[str, Callable[..., OffPolicyAlgorithm]] = {
         BASELINE: DQN,
@@ -51,6 +57,10 @@ def contenders() -> dict[str, Callable[..., OffPolicyAlgorithm]]:
         "qrc_huber_compiled": lambda *args, **kwargs: QRCHuber(*args, compile=True, **kwargs),
         BFLOAT16: lambda *args, **kwargs: QRCHuber(*args, compile="bfloat16", **kwargs),
         "qrc": QRC,
+        "qlc": QLC,
+        "qlc_compiled": lambda *args, **kwargs: QLC(*args, compile=True, **kwargs),
+        "qlc_no_norm": _without_layer_norm,
+        "qlc_no_norm_compiled": lambda *args, **kwargs: _without_layer_norm(*args, compile=True, **kwargs),
     }
     if importlib.util.find_spec("sbx") is not None:
         import sbx

@@ -16,19 +16,22 @@ from sb3_robust_be.benchmark.machine import write_rows
 from sb3_robust_be.benchmark.single import Setting, compare, network
 from sb3_robust_be.benchmark.widths import WIDTHS, compare_widths, draw, print_widths
 
+NAMES = 22
+"""Characters of the column of names"""
+
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    print(f"{'':20}{'steps/s':>9}{'× DQN':>8}{'min':>7}{'max':>7}{'CPU s/1000':>12}{'peak MB':>9}")
+    print(f"{'':{NAMES}}{'steps/s':>9}{'× DQN':>8}{'min':>7}{'max':>7}{'CPU s/1000':>12}{'peak MB':>9}")
     for row in rows:
         peak = "–" if row["peak_mb"] is None else f"{row['peak_mb']:.0f}"
         print(
-            f"{row['name']:20}{row['steps_per_s']:>9.0f}{row['ratio_to_dqn']:>8.2f}{row['ratio_min']:>7.2f}"
+            f"{row['name']:{NAMES}}{row['steps_per_s']:>9.0f}{row['ratio_to_dqn']:>8.2f}{row['ratio_min']:>7.2f}"
             f"{row['ratio_max']:>7.2f}{row['cpu_s']:>12.3f}{peak:>9}"
         )
     parts = list(rows[0]["us_per_step"])
-    print("\nµs per environment step\n" + " " * 20 + "".join(f"{part:>12}" for part in parts))
+    print("\nµs per environment step\n" + " " * NAMES + "".join(f"{part:>12}" for part in parts))
     for row in rows:
-        print(f"{row['name']:20}" + "".join(f"{row['us_per_step'].get(part, 0):>12.0f}" for part in parts))
+        print(f"{row['name']:{NAMES}}" + "".join(f"{row['us_per_step'].get(part, 0):>12.0f}" for part in parts))
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

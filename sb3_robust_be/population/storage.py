@@ -20,7 +20,9 @@ from sb3_robust_be.population.members import Member
 from sb3_robust_be.population.trainer import DIVERGED, Trainer
 from sb3_robust_be.system import write_atomically
 
-FORMAT = 1
+FORMAT = 2
+# Files of 0.1, from which the same is read but for what the classes had by default (`_with_defaults_of_0_1`).
+FORMAT_OF_0_1 = 1
 INDEX = "population.json"
 _MISSING, _MEMBER, _TUPLE, _LINEAR = "__not_saved__", "__member__", "__tuple__", "__linear_schedule__"
 
@@ -110,8 +112,10 @@ def read(folder: Path, replacements: dict[str, Any]) -> Saved:
     if not (folder / INDEX).is_file():
         raise FileNotFoundError(f"{folder} holds no population: {INDEX} is missing. Pass a folder that save() wrote.")
     index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    if index["format"] != FORMAT:
-        raise ValueError(f"{folder} has the format {index['format']!r}; this version reads {FORMAT}.")
+    if index["format"] not in (FORMAT_OF_0_1, FORMAT):
+        raise ValueError(
+            f"{folder} has the format {index['format']!r}; this version reads {FORMAT_OF_0_1} and {FORMAT}."
+        )
     arguments = dict(replacements)
     for name, value in index["arguments"].items():
         if name not in replacements:
@@ -122,7 +126,20 @@ def read(folder: Path, replacements: dict[str, Any]) -> Saved:
                     f"{name} was {error} and could not be saved by a name that is there now. Give it again: "
                     f"Population.load({str(folder)!r}, {name}=…)."
                 ) from error
+    if index["format"] == FORMAT_OF_0_1:
+        arguments = _with_defaults_of_0_1(arguments)
     return Saved(arguments, folder / index["state"], index.get("failures", {}))
+
+
+def _with_defaults_of_0_1(arguments: dict[str, Any]) -> dict[str, Any]:
+    """What a class of 0.1 had by default and has no more; a folder says only what the caller gave."""
+    if arguments["algorithm"] not in ("qrc", "qrc_huber", "qlc", "gq", "gq_huber"):
+        return arguments
+    arguments = {"learning_rate": 1e-4, **arguments}
+    if arguments["algorithm"] == "qlc":
+        network = {"layer_norm": False, **(arguments.get("policy_kwargs") or {})}
+        arguments = {"limit": "magnitude", **arguments, "policy_kwargs": network}
+    return arguments
 
 
 def _arrays(trainer: Trainer) -> dict[str, np.ndarray]:

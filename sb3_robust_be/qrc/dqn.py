@@ -96,7 +96,8 @@ class TwoHeadDQN(MaskedDQN):
     }
     diagnostics_class: ClassVar[type[UpdateDiagnostics]] = UpdateDiagnostics
     default_policy_kwargs: ClassVar[dict[str, Any]] = {}
-    """``policy_kwargs`` of a policy that is given by its name, where the caller's do not say otherwise."""
+    """``policy_kwargs`` of the policies in ``policy_aliases``, given by name or by class, where the caller's do not say
+    otherwise. A policy class of the user's own has none of them."""
     algorithm_name: ClassVar[str]
     """The name in files and commands."""
     algorithm: str
@@ -121,6 +122,20 @@ class TwoHeadDQN(MaskedDQN):
     _learning: bool = False
 
     # Setting up
+
+    @classmethod
+    def complete_policy_kwargs(
+        cls, policy: str | type[BasePolicy], policy_kwargs: dict[str, Any] | None
+    ) -> dict[str, Any] | None:
+        """The caller's ``policy_kwargs`` with the class's defaults where the policy is one of this package.
+
+        :param policy: By name or by class.
+        :param policy_kwargs: The caller's, which win.
+        :return: With :attr:`default_policy_kwargs`; as they are for a policy class of the user's own.
+        """
+        if isinstance(policy, str) or policy in cls.policy_aliases.values():
+            return {**cls.default_policy_kwargs, **(policy_kwargs or {})}
+        return policy_kwargs
 
     @staticmethod
     def _wrap_env(env: GymEnv, verbose: int = 0, monitor_wrapper: bool = True) -> VecEnv:
@@ -569,7 +584,8 @@ class TwoHeadDQN(MaskedDQN):
 
         From DQN's, the values (features and q head) and the number of steps are taken over, with all arguments but
         ``target_update_interval``, ``max_grad_norm`` and ``tau``; the secondary head starts at zero and the optimiser
-        afresh. A warning says so.
+        afresh. A warning says so, and where the network, without layer normalisation, and the learning rate stay
+        DQN's although a new model would have others.
 
         :param path: path to the file (or a file-like) where to load the agent from
         :param env: the new environment to run the loaded model on
@@ -587,6 +603,9 @@ class TwoHeadDQN(MaskedDQN):
             # The remedy that is known for a DQN's file names DQN's policy.
             custom_objects["policy_class"] = two_headed(replacement, cls.policy_aliases) or replacement
         data = read_attributes(path, device, custom_objects)
+        if "policy_kwargs" not in data:
+            # They cannot be read, for which SB3 has warned; what a new model would have is not what the file has.
+            custom_objects["policy_kwargs"] = data["policy_kwargs"] = {}
         saved_by = data.get("algorithm")
         if saved_by is None:
             if "huber_threshold" in data and "huber_threshold" in constructor_arguments(cls):
@@ -594,7 +613,7 @@ class TwoHeadDQN(MaskedDQN):
                 own = constructor_arguments(cls)["huber_threshold"].default
                 custom_objects = {"huber_threshold": own, **custom_objects}
             custom_objects = {
-                **objects_from_dqn(path, data, cls.__name__, cls.policy_aliases, {**custom_objects, **kwargs}),
+                **objects_from_dqn(path, data, cls, {**custom_objects, **kwargs}),
                 **custom_objects,
             }
         elif saved_by != cls.algorithm_name:
@@ -604,8 +623,9 @@ class TwoHeadDQN(MaskedDQN):
                 "call its set_parameters(path)."
             )
         if "policy_kwargs" in kwargs and kwargs["policy_kwargs"] != data["policy_kwargs"]:
-            # What the constructor was given, beside what it adds.
-            kwargs["policy_kwargs"] = {**cls.default_policy_kwargs, **(kwargs["policy_kwargs"] or {})}
+            # What the constructor was given, beside what it added: nothing for a policy of the user's own, or in 0.1.
+            added = {name: x for name, x in cls.default_policy_kwargs.items() if name in data["policy_kwargs"]}
+            kwargs["policy_kwargs"] = {**added, **(kwargs["policy_kwargs"] or {})}
         changes = changed_attributes(cls, path, data, kwargs)
         model = super().load(path, env, device, custom_objects, print_system_info, force_reset, **changes)
         if kwargs.get("tau", 1.0) != 1.0 and model.target_update_interval is None:

@@ -15,6 +15,7 @@ from sb3_robust_be.messages import warn
 from sb3_robust_be.qrc.extractors import MinAtarCNN
 from sb3_robust_be.qrc.layer_norm import KNOWN_EXTRACTORS, LayerNormExtractor
 from sb3_robust_be.qrc.policies import QRCPolicy
+from sb3_robust_be.qrc.validation import constructor_arguments
 from sb3_robust_be.registry import DQN_ONLY
 
 # Where `layer_norm=True` puts layer normalisations: behind hidden layers, and into extractors whose layers are known.
@@ -38,8 +39,7 @@ def two_headed(policy_class: Any, aliases: Mapping[str, type[BasePolicy]]) -> ty
 def objects_from_dqn(
     path: Any,
     data: Mapping[str, Any],
-    algorithm: str,
-    aliases: Mapping[str, type[BasePolicy]],
+    algorithm: type[Any],
     given: Collection[str] = (),
 ) -> dict[str, Any]:
     """
@@ -47,19 +47,18 @@ def objects_from_dqn(
 
     :param path: Of the file, for what is said.
     :param data: Its attributes.
-    :param algorithm: The name of the class that is loaded.
-    :param aliases: Its policies by name.
+    :param algorithm: The class that is loaded, one of ``TwoHeadDQN``.
     :param given: Arguments that the caller has chosen.
     :return: Objects by the name of the attribute.
     :raises ValueError: If it is another algorithm's file, or has a policy that cannot be replaced.
     """
-    saved_policy = data.get("policy_class")
+    name, saved_policy = algorithm.__name__, data.get("policy_class")
     if not (isinstance(saved_policy, type) and issubclass(saved_policy, DQNPolicy)):
         raise ValueError(
             f"{path} holds a model with the policy {getattr(saved_policy, '__name__', saved_policy)}, neither of "
-            f"{algorithm} nor of SB3's DQN. Load it with the class that saved it."
+            f"{name} nor of SB3's DQN. Load it with the class that saved it."
         )
-    policy_class = two_headed(saved_policy, aliases)
+    policy_class = two_headed(saved_policy, algorithm.policy_aliases)
     if policy_class is None:
         raise ValueError(
             f"{path} holds a DQN with the policy {saved_policy.__name__}, which has no secondary head. Pass "
@@ -79,8 +78,8 @@ def objects_from_dqn(
         # DQN's default on top of any CNN but NatureCNN; CnnPolicy's on top of this one is no layer.
         objects["policy_kwargs"] = {**data["policy_kwargs"], "net_arch": [64, 64]}
     warn(
-        f"{path} was saved by SB3's DQN: {algorithm} starts from its values and number of steps, with h at zero "
-        f"and a fresh optimizer{_reset(algorithm, given)}."
+        f"{path} was saved by SB3's DQN: {name} starts from its values and number of steps, with h at zero and a fresh "
+        f"optimizer{_reset(name, given)}.{_kept(algorithm, policy_class, data, given)}"
     )
     return objects
 
@@ -90,6 +89,29 @@ def _reset(algorithm: str, given: Collection[str]) -> str:
     if not reset:
         return ""
     return f"; {', '.join(reset)} {'is' if len(reset) == 1 else 'are'} back at {algorithm}'s defaults"
+
+
+def _kept(algorithm: type[Any], policy_class: type[BasePolicy], data: Mapping[str, Any], given: Collection[str]) -> str:
+    """A sentence on what stays as DQN had it and is another in a new model, each with the remedy; or nothing."""
+    name, kept = algorithm.__name__, []
+    saved = data.get("policy_kwargs") or {}
+    extractor = saved.get("features_extractor_class") or object
+    normalised = saved.get("layer_norm") or issubclass(extractor, LayerNormExtractor)
+    if not normalised and (algorithm.complete_policy_kwargs(policy_class, saved) or {}).get("layer_norm"):
+        kept.append(
+            f"the network stays without layer normalisation, which {name} has by default and trained weights cannot be "
+            f"given (for it, train a new {name}, or begin with a DQN that has LayerNormExtractor)"
+        )
+    own = constructor_arguments(algorithm)["learning_rate"].default
+    rate = data.get("learning_rate")
+    # SB3's schedules, which come out of a file as new objects, show all that they consist of.
+    if "learning_rate" not in given and rate not in (None, own) and repr(rate) != repr(own):
+        number = f", {rate}" if isinstance(rate, (int, float)) else ""
+        kept.append(f"the learning rate stays DQN's{number} (for {name}'s, load(..., learning_rate={own!r}))")
+    if not kept:
+        return ""
+    sentence = ", and ".join(kept)
+    return f" {sentence[0].upper()}{sentence[1:]}."
 
 
 def is_dqns(parameters: Mapping[str, Any]) -> bool:

@@ -154,8 +154,7 @@ class RobustQLearning(TwoHeadDQN):
         td_error_threshold: float | None = None,
     ) -> None:
         check_numbers({"verbose": verbose})  # SB3 looks at it before anything else
-        if isinstance(policy, str):
-            policy_kwargs = {**self.default_policy_kwargs, **(policy_kwargs or {})}
+        policy_kwargs = self.complete_policy_kwargs(policy, policy_kwargs)
         super().__init__(
             policy,
             env,
@@ -318,9 +317,10 @@ class QLC(RobustQLearning):
     residual gradient (w = 1): Baird's residual algorithm (1995) with the weight learned per transition, and only where
     a value is to rise. There is no threshold to tune, and rewards scaled by c give the same w.
 
-    The hidden layers are normalised (``policy_kwargs=dict(layer_norm=False)`` switches that off), and the learning rate
-    falls in proportion to the steps: in place of a tuned DQN, leave DQN's learning rate out. The QLC of 0.1 is
-    ``QLC(policy, env, 1e-4, limit="magnitude", policy_kwargs=dict(layer_norm=False))``. Arguments:
+    The hidden layers are normalised (``policy_kwargs=dict(layer_norm=False)`` switches that off; a policy class of your
+    own, a subclass of ``QRCPolicy``, is left as it is and has ``layer_norm`` only from your ``policy_kwargs``), and the
+    learning rate falls in proportion to the steps: in place of a tuned DQN, leave DQN's learning rate out. The QLC of
+    0.1 is ``QLC(policy, env, 1e-4, limit="magnitude", policy_kwargs=dict(layer_norm=False))``. Arguments:
     :class:`RobustQLearning`.
     """
 

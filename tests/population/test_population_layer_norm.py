@@ -18,6 +18,7 @@ from torch import nn
 from sb3_robust_be import LayerNormExtractor, MinAtarCNN, Population
 from sb3_robust_be.population.baseline import BaselineDQN
 from sb3_robust_be.population.replay import nested
+from sb3_robust_be.qrc import MlpPolicy
 from sb3_robust_be.registry import classes
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning", "ignore:.*bootstraps from a target network")
@@ -31,6 +32,16 @@ PLACES: dict[str, tuple[str, Any, dict[str, Any], type]] = {
     "nature": ("CnnPolicy", NATURE, {}, NatureCNN),
     "dict": ("MultiInputPolicy", DICT, {"net_arch": [8]}, CombinedExtractor),
 }
+
+
+@pytest.mark.parametrize("algorithm", ["qrc", "qlc"])
+def test_a_policy_given_by_class_is_the_one_given_by_name(algorithm, tmp_path):
+    by_name, by_class = (make(algorithm, [0, 1], policy=policy).learn(25) for policy in ("MlpPolicy", MlpPolicy))
+    by_class.save(tmp_path)
+    for population in (by_class, Population.load(tmp_path)):
+        assert population[1].policy.layer_norm is (algorithm == "qlc")
+        for i in range(2):
+            assert_same_member(member_state(population, i), member_state(by_name, i))
 
 
 @pytest.mark.parametrize("interval", [None, 7])

@@ -250,11 +250,49 @@ def test_replacements_that_make_other_networks(tmp_path):
         Population.load(tmp_path / "one", policy_kwargs={"net_arch": [8]})
 
 
+OLD = {"seeds": [3, 4], "buffer_size": 100, "learning_starts": 20, "train_freq": 1, "verbose": 0, "device": "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "given", "defaults"),
+    [
+        ("qlc", {}, {"learning_rate": 1e-4, "limit": "magnitude", "policy_kwargs": {"layer_norm": False}}),
+        (
+            *("qlc", {"learning_rate": 0.01, "limit": None, "policy_kwargs": {"net_arch": [8]}}),
+            {"policy_kwargs": {"net_arch": [8], "layer_norm": False}},
+        ),
+        (
+            *("qlc", {"limit": ["magnitude", None], "policy_kwargs": None, "learning_rate": [0.01, 0.02]}),
+            {"policy_kwargs": {"layer_norm": False}},
+        ),
+        ("gq_huber", {}, {"learning_rate": 1e-4}),
+        ("sbeed", {}, {}),
+        ("dqn", {}, {}),
+    ],
+)
+def test_folders_of_0_1_go_on_with_its_defaults(algorithm, given, defaults, tmp_path):
+    """They have only what the caller gave, and the classes had other defaults."""
+    population = Population(algorithm, "MlpPolicy", "CartPole-v1", **OLD, **{**given, **defaults})
+    population.learn(30)
+    population.save(tmp_path)
+    path = tmp_path / "population.json"
+    index = json.loads(path.read_text())
+    arguments = {k: v for k, v in index["arguments"].items() if k not in defaults.keys() - given.keys()}
+    if "policy_kwargs" in given:
+        arguments["policy_kwargs"] = given["policy_kwargs"]
+    path.write_text(json.dumps(index | {"format": 1, "arguments": arguments}))
+    loaded = Population.load(tmp_path)
+    assert_same(loaded, population)
+    for again in (loaded, population):
+        again.learn(10, reset_num_timesteps=False)
+    assert_same(loaded, population)
+
+
 def test_other_folders(tmp_path):
     with pytest.raises(FileNotFoundError, match=rf"^{tmp_path} holds no population: population\.json is missing"):
         Population.load(tmp_path)
     make("qrc", [0]).save(tmp_path)
     index = tmp_path / "population.json"
-    index.write_text(index.read_text().replace('"format": 1', '"format": 7'))
-    with pytest.raises(ValueError, match=r"has the format 7; this version reads 1"):
+    index.write_text(index.read_text().replace('"format": 2', '"format": 7'))
+    with pytest.raises(ValueError, match=r"has the format 7; this version reads 1 and 2"):
         Population.load(tmp_path)

@@ -69,6 +69,25 @@ def test_update_is_the_gradient_of_the_written_losses(cls, squash, target):
     assert_close(gradients(model, batch), expected)
 
 
+@pytest.mark.parametrize("layer_norm", [None, False], ids=["default", "plain"])
+def test_qlc_by_default_corrects_where_a_value_is_to_rise(layer_norm):
+    """``z = min(max(h, 0), max(δ, 0))``, by the written loss; in the batch are rows on either side of every kink."""
+    model = make_model(QLC, policy_kwargs={} if layer_norm is None else {"layer_norm": layer_norm})
+    batch = make_batch(64)
+    v = forward(model, batch)
+    h, delta = v["h"].detach(), v["delta"]
+    for rows in ((h < 0) & (delta > 0), (h > 0) & (delta < 0), (0 < h) & (h < delta), (0 < delta) & (delta < h)):
+        assert rows.any()
+    z = th.where(h <= 0, 0.0, th.where(delta <= 0, 0.0, th.where(h < delta, h, delta)))
+    value_loss = (0.5 * (v["T"] - v["q"]) ** 2 + v["discount"] * z * v["b"]).mean()
+    expected = gradients_of(model, value_loss + (0.5 * (v["delta"] - v["h"]) ** 2).mean())
+    assert_close(gradients(model, batch), expected)
+    th.testing.assert_close(model.batch_loss(batch, model.update_settings()).correction, v["discount"] * z)
+    # What a limit on the magnitude would do is another update.
+    other = gradients(make_model(QLC, limit="magnitude", policy_kwargs=dict(model.policy_kwargs)), batch)
+    assert (other["q_net.0.weight"] != expected["q_net.0.weight"]).any()
+
+
 @pytest.mark.parametrize("squash", SQUASH)
 def test_saddlepoint_and_gradient_correction_differ_by_the_papers_extra_term(squash):
     batch = make_batch()
@@ -132,7 +151,7 @@ def test_terminated_rows_get_no_correction(cls):
 def test_heads_do_not_train_each_other(cls):
     model, batch = make_model(cls), make_batch()
     v = forward(model, batch)
-    squash = {"qrc": "squared", "gq": "squared", "qlc": "magnitude"}.get(cls.algorithm_name, "huber")
+    squash = {"qrc": "squared", "gq": "squared", "qlc": "one_sided"}.get(cls.algorithm_name, "huber")
     value_loss, h_loss = written_losses(v, squash, cls.gradient_correction)
     assert all(not g.any() for name, g in gradients_of(model, h_loss).items() if not name.startswith("h_net"))
     assert all(not g.any() for name, g in gradients_of(model, value_loss).items() if name.startswith("h_net"))

@@ -9,6 +9,8 @@ from small_models import assert_same, every_algorithm, every_family_algorithm, m
 from stable_baselines3.common.buffers import NStepReplayBuffer
 from stable_baselines3.common.env_util import make_vec_env
 
+from sb3_robust_be import QLC
+
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 
 
@@ -53,6 +55,20 @@ def test_load_with_other_policy_kwargs(algorithm, tmp_path):
     reloaded(model, tmp_path / "model", policy_kwargs={"net_arch": [16]}).learn(20)
     model = algorithm("MlpPolicy", "CartPole-v1", buffer_size=100, device="cpu")
     assert reloaded(model, tmp_path / "model", policy_kwargs=None).policy_kwargs == algorithm.default_policy_kwargs
+
+
+def test_a_qlc_of_0_1_loads_as_it_was(tmp_path):
+    """Without a word, for it goes on as before; its file does not say ``layer_norm``."""
+    model = QLC(
+        *("MlpPolicy", "CartPole-v1", 1e-4), limit="magnitude", policy_kwargs={"layer_norm": False}, buffer_size=100
+    )
+    model.policy_kwargs = {}
+    for given in ({}, {"policy_kwargs": None}, {"policy_kwargs": {}}):
+        loaded = reloaded(model, tmp_path / "model", **given)
+        assert (loaded.limit, loaded.learning_rate, loaded.policy.layer_norm) == ("magnitude", 1e-4, False)
+        assert_same(dict(loaded.policy.state_dict()), dict(model.policy.state_dict()))
+    with pytest.raises(ValueError, match=r"layer_norm=True, and .*model was saved with layer_norm=False"):
+        reloaded(model, tmp_path / "model", policy_kwargs={"layer_norm": True})
 
 
 @pytest.mark.parametrize(

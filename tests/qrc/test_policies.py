@@ -7,12 +7,12 @@ import pytest
 import torch as th
 from gymnasium import spaces
 from small_envs import SpaceEnv, images, vector_and_code
-from small_models import BatchNormExtractor, assert_same, every_algorithm, make, parameters, q_values
+from small_models import BatchNormExtractor, assert_same, every_algorithm, make, parameters, q_values, reloaded
 from stable_baselines3 import DQN
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor, CombinedExtractor, NatureCNN
 from torch import nn
 
-from sb3_robust_be import QRC, MinAtarCNN
+from sb3_robust_be import QLC, QRC, MinAtarCNN
 from sb3_robust_be.qrc import CnnPolicy, MlpPolicy, MultiInputPolicy, QRCPolicy
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
@@ -48,6 +48,39 @@ def test_aliases():
     assert (MlpPolicy, QRC.policy_aliases["MlpPolicy"]) == (QRCPolicy, QRCPolicy)
     assert QRC.policy_aliases == {"MlpPolicy": MlpPolicy, "CnnPolicy": CnnPolicy, "MultiInputPolicy": MultiInputPolicy}
     assert not set(QRC.policy_aliases.values()) & set(DQN.policy_aliases.values())
+
+
+@pytest.mark.parametrize("policy", PLACES)
+@every_algorithm
+def test_a_policy_given_by_class_is_the_one_given_by_name(algorithm, policy, tmp_path):
+    env = SpaceEnv(PLACES[policy], n_actions=3)
+    own = algorithm.policy_aliases[policy]
+    for kwargs, normalised in (
+        ({}, algorithm is QLC),
+        ({"policy_kwargs": {"net_arch": [5]}}, algorithm is QLC),
+        ({"policy_kwargs": {"layer_norm": False}}, False),
+        ({"policy_kwargs": {"layer_norm": True}}, True),
+    ):
+        by_name, by_class = (algorithm(given, env, buffer_size=20, seed=3, **kwargs) for given in (policy, own))
+        assert by_class.policy_kwargs == by_name.policy_kwargs
+        assert_same(parameters(by_class), parameters(by_name))
+        assert by_class.policy.layer_norm is normalised
+        assert_same(parameters(reloaded(by_class, tmp_path / "model", **kwargs)), parameters(by_class))
+
+
+class UsersPolicy(MlpPolicy):
+    """A policy of one's own, whose layers nobody else knows."""
+
+
+@every_algorithm
+def test_a_policy_of_ones_own_is_left_alone(algorithm, tmp_path):
+    model = algorithm(UsersPolicy, "CartPole-v1", buffer_size=20)
+    assert model.policy_kwargs == {}
+    assert not model.policy.layer_norm
+    for given in (None, {}):
+        assert reloaded(model, tmp_path / "model", policy_kwargs=given).policy_kwargs == {}
+    asked = algorithm(UsersPolicy, "CartPole-v1", buffer_size=20, policy_kwargs={"layer_norm": True})
+    assert asked.policy.layer_norm
 
 
 @pytest.mark.parametrize("policy", PLACES)

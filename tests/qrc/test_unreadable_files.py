@@ -88,6 +88,17 @@ def test_our_own_file_whose_policy_class_cannot_be_read(algorithm, module, tmp_p
 
 
 @every_algorithm
+def test_policy_kwargs_that_cannot_be_read(algorithm, tmp_path, monkeypatch):
+    """SB3 warns and goes on without them: with DQN's network, not with what a new model here would have."""
+    dqn = DQN("MlpPolicy", "CartPole-v1", buffer_size=60)
+    unreadable(tmp_path / "dqn", "policy_kwargs", False, monkeypatch)(dqn)
+    with pytest.warns(UserWarning, match="Could not deserialize object policy_kwargs"):
+        model = algorithm.load(tmp_path / "dqn")
+    assert model.policy_kwargs == {}
+    assert_warm(model, dqn)
+
+
+@every_algorithm
 def test_another_attribute_that_cannot_be_read(algorithm, tmp_path, monkeypatch):
     dqn = trained_dqn()
     unreadable(tmp_path / "dqn", "replay_buffer_class", True, monkeypatch)(dqn)

@@ -25,10 +25,11 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.torch_layers import NatureCNN
+from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.dqn.policies import DQNPolicy
 from torch import nn
 
-from sb3_robust_be import MinAtarCNN
+from sb3_robust_be import QLC, QRC, SBEED, LayerNormExtractor, MinAtarCNN
 from sb3_robust_be.qrc import CnnPolicy, MlpPolicy, MultiInputPolicy, QRCPolicy
 
 # Any warning is an error here, but for the one that every warm start gives.
@@ -99,6 +100,45 @@ def test_warm_start(algorithm, place, tmp_path):
     model.learn(10, reset_num_timesteps=False)
     assert model.num_timesteps == 26
     assert_learned(model, before)
+
+
+NETWORK = (
+    "network stays without layer normalisation, which QLC has by default and trained weights cannot be given (for it, "
+    "train a new QLC, or begin with a DQN that has LayerNormExtractor)"
+)
+RATE = "learning rate stays DQN's"
+QLCS = "(for QLC's, load(..., learning_rate=LinearSchedule(start=0.001953125, end=0.0001220703125, end_fraction=1.0)))"
+NORMED = {"features_extractor_class": LayerNormExtractor, "net_arch": []}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "dqns", "given", "said"),
+    [
+        (QLC, {"learning_rate": 1e-4}, {}, f" The {NETWORK}, and the {RATE}, 0.0001 {QLCS}."),
+        (QLC, {"policy_kwargs": NORMED}, {}, f" The {RATE}, 0.001 {QLCS}."),
+        (QLC, {"learning_rate": lambda _: 1e-3}, {}, f" The {NETWORK}, and the {RATE} {QLCS}."),
+        (QLC, {"learning_rate": LinearSchedule(2**-9, 2**-13, 1.0)}, {}, f" The {NETWORK}."),
+        (QLC, {}, {"learning_rate": 0.25}, f" The {NETWORK}."),
+        (QLC, {"policy_kwargs": NORMED}, {"learning_rate": 0.25}, ""),
+        (QRC, {"learning_rate": 1e-4}, {}, f" The {RATE}, 0.0001 (for QRC's, load(..., learning_rate=0.001))."),
+        (QRC, {"learning_rate": 1e-3}, {}, ""),
+        (SBEED, {"learning_rate": 1e-4}, {}, ""),
+    ],
+)
+def test_what_stays_dqns_is_said(algorithm, dqns, given, said, tmp_path):
+    """Where a new model would have another network or another learning rate."""
+    trained_dqn(**dqns).save(tmp_path / "dqn")
+    with pytest.warns(UserWarning, match=warm_start_warning) as caught:
+        algorithm.load(tmp_path / "dqn", **given)
+    (message,) = [str(warning.message) for warning in caught]
+    assert message.endswith(f"tau are back at {algorithm.__name__}'s defaults.{said}")
+
+
+def test_a_policy_of_ones_own_brings_its_own_network(tmp_path):
+    trained_dqn(policy=UsersPolicy).save(tmp_path / "dqn")
+    with pytest.warns(UserWarning, match="The learning rate stays") as caught:
+        QLC.load(tmp_path / "dqn", custom_objects={"policy_class": UsersTwoHeadedPolicy})
+    assert "layer normalisation" not in str(caught[0].message)
 
 
 @every_algorithm
