@@ -15,6 +15,7 @@ random takes ``rng``. Higher values are better throughout; negate errors.
 
 from __future__ import annotations
 
+from sb3_robust_be.evaluation.attainable import enough_seeds
 from sb3_robust_be.evaluation.bootstrap import Band, bootstrap_interval, bootstrap_means, bootstrap_samples, mean_band
 from sb3_robust_be.evaluation.cdf_normalised import NormalisedAverages, cdf_normalised_averages
 from sb3_robust_be.evaluation.claims import fails_more, greater, insensitive
@@ -27,7 +28,7 @@ from sb3_robust_be.evaluation.comparisons import (
 )
 from sb3_robust_be.evaluation.factorial import interactions, main_effects
 from sb3_robust_be.evaluation.failures import failed, failed_difference, failed_fraction, lowest_for_failed
-from sb3_robust_be.evaluation.families import holm_adjusted, judged, of_finite, unresolved_if_lost
+from sb3_robust_be.evaluation.families import holm_adjusted, judged, of_finite, unresolved_if_lost, without_runs
 from sb3_robust_be.evaluation.hartigan import dip, dip_null
 from sb3_robust_be.evaluation.intervals import (
     Interval,
@@ -38,7 +39,7 @@ from sb3_robust_be.evaluation.intervals import (
     t_interval,
     worst_decile_mean,
 )
-from sb3_robust_be.evaluation.means import mean_interval, mean_intervals
+from sb3_robust_be.evaluation.means import mean_curve, mean_interval, mean_intervals
 from sb3_robust_be.evaluation.paired_errors import geometric_mean, lower, lower_ratio
 from sb3_robust_be.evaluation.pairs import align_runs, bootstrap_t, paired_t, signed_rank
 from sb3_robust_be.evaluation.profiles import (
@@ -58,7 +59,7 @@ from sb3_robust_be.evaluation.returns import (
     with_unfinished,
 )
 from sb3_robust_be.evaluation.shapes import approximately_normal, bimodal, longer_tailed, narrower, spread_ratio
-from sb3_robust_be.evaluation.stability import largest_fall, step_size_loss
+from sb3_robust_be.evaluation.stability import largest_fall, largest_rise, share_of_rise_lost, step_size_loss
 from sb3_robust_be.evaluation.verdicts import Outcome, Verdict, combined, computed
 
 __all__ = [
@@ -87,6 +88,7 @@ __all__ = [
     "dip",
     "dip_null",
     "ecdf_band",
+    "enough_seeds",
     "failed",
     "failed_difference",
     "failed_fraction",
@@ -101,12 +103,14 @@ __all__ = [
     "iqm",
     "judged",
     "largest_fall",
+    "largest_rise",
     "longer_tailed",
     "lower",
     "lower_ratio",
     "lowest_for_failed",
     "main_effects",
     "mean_band",
+    "mean_curve",
     "mean_error",
     "mean_interval",
     "mean_intervals",
@@ -117,6 +121,7 @@ __all__ = [
     "probability_of_improvement",
     "scaled_returns",
     "score_distribution",
+    "share_of_rise_lost",
     "signed_rank",
     "skewness_corrected_t",
     "spread_ratio",
@@ -127,5 +132,6 @@ __all__ = [
     "unresolved_if_lost",
     "welch_t",
     "with_unfinished",
+    "without_runs",
     "worst_decile_mean",
 ]

@@ -20,6 +20,15 @@ def attainable_p(*seeds: int) -> float:
     return attainable_p_within([(n, m)])
 
 
+def enough_seeds(*seeds: int, level: float = 0.95) -> bool:
+    """Whether so many runs can resolve anything: whether :func:`attainable_p` is at most ``1 − level``.
+
+    :param seeds: As there.
+    :param level: Of the interval that a test has to agree with.
+    """
+    return attainable_p(*seeds) <= 1.0 - level
+
+
 def attainable_p_within(sizes: Iterable[tuple[int, int]]) -> float:
     """:func:`attainable_p` of a test that exchanges two samples' runs within each of several environments.
 

@@ -26,6 +26,7 @@ from sb3_robust_be.evaluation.sample_checks import (
     check_level,
     generator_argument,
     quantities,
+    run_curves,
     sample,
 )
 
@@ -217,7 +218,7 @@ def mean_band(
     check_count("n_resamples", n_resamples)
     check_generator(rng)
     games = curves if isinstance(curves, Mapping) else {"": curves}
-    checked = [_curves(f"curves[{name!r}]" if name else "curves", array) for name, array in games.items()]
+    checked = [run_curves(f"curves[{name!r}]" if name else "curves", array) for name, array in games.items()]
     if len({array.shape[1] for array in checked}) != 1:
         raise ValueError(f"curves have {[array.shape[1] for array in checked]} points; give every game the same.")
     estimate = np.mean([_weighted_means(np.ones((1, len(array))), array)[0] for array in checked], axis=0)
@@ -237,15 +238,6 @@ def mean_band(
         # A resample of known points is known itself, so that the slow quantiles that leave NaN out are not needed.
         low[known], high[known] = np.quantile(resampled[:, known], tails, axis=0)
     return Band(estimate, low, high, level, method)
-
-
-def _curves(name: str, values: ArrayLike) -> Floats:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(f"{name} has shape {array.shape}; give one curve per run, shape (runs, points).")
-    if np.isinf(array).any():
-        raise ValueError(f"{name} holds an infinity; give finite values, and NaN where a run has none.")
-    return array
 
 
 def _weighted_means(weights: Floats, curves: Floats) -> Floats:

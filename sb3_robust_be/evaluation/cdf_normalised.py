@@ -113,7 +113,8 @@ def cdf_normalised_averages(
     :func:`~sb3_robust_be.evaluation.suite_mean` has it, would leave out the chance in the other contenders' runs, and
     count a contender's runs against a copy of themselves as chance: with two contenders √2 times too wide. All
     contenders are resampled at once, so that their differences have intervals of their own. With five environments and
-    3, 5, 10 runs on each, a nominal 95 % interval of a difference covers in 88, 90, 93 % of simulated experiments.
+    3, 5, 10 runs on each, a nominal 95 % interval of a difference covers in 88, 90, 93 % of simulated experiments; with
+    three environments and five runs on each in about 90 %.
 
     :param runs: Returns by contender and environment, each (runs,), the same environments for all; ``±inf`` is
         allowed, as only their order counts: ``-inf`` for a run that diverged.

@@ -89,10 +89,20 @@ def of_finite(judge: Callable[..., Verdict], claim: str, *samples: np.ndarray) -
     :return: Not resolved where more than a tenth of a sample's runs have none.
     """
     finite = [runs[np.isfinite(runs)] for runs in samples]
-    seeds = tuple(map(len, finite))
-    if min(seeds) == 0:
-        nothing = Interval(math.nan, math.nan, math.nan, 0.95, "none: no runs")
-        verdict = Verdict(claim, Outcome.NOT_RESOLVED, math.nan, nothing, "none", math.nan, math.nan, seeds)
+    if min(map(len, finite)) == 0:
+        verdict = without_runs(claim, *finite)
     else:
         verdict = judge(claim, *finite, rng=np.random.default_rng(0))
     return unresolved_if_lost(verdict, *samples)
+
+
+def without_runs(claim: str, *samples: np.ndarray, reason: str = "") -> Verdict:
+    """Not resolved, since a sample has no run that could be judged.
+
+    :param claim: In words.
+    :param samples: Each (runs,), at least one of them empty.
+    :param reason: Why.
+    """
+    nothing = Interval(math.nan, math.nan, math.nan, 0.95, "none: no runs")
+    seeds = tuple(map(len, samples))
+    return Verdict(claim, Outcome.NOT_RESOLVED, math.nan, nothing, "none", math.nan, math.nan, seeds, reason)

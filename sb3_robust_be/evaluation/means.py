@@ -26,7 +26,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sb3_robust_be.evaluation.bootstrap import bootstrap_interval, bootstrap_means
+from sb3_robust_be.evaluation.bootstrap import Band, bootstrap_interval, bootstrap_means, mean_band
 from sb3_robust_be.evaluation.intervals import Interval, skewness_corrected_t, without_spread
 from sb3_robust_be.evaluation.sample_checks import (
     N_RESAMPLES,
@@ -34,6 +34,7 @@ from sb3_robust_be.evaluation.sample_checks import (
     check_generator,
     check_level,
     quantities,
+    run_curves,
     sample,
 )
 
@@ -85,3 +86,32 @@ def mean_intervals(
         without_spread(row, level, "none") if row.min() == row.max() else own
         for row, own in zip(array, found, strict=True)
     ]
+
+
+def mean_curve(
+    curves: ArrayLike, *, rng: np.random.Generator, level: float = 0.95, n_resamples: int = N_RESAMPLES
+) -> Band:
+    """Mean learning curve with pointwise intervals, by a method that covers for so many runs.
+
+    Below :data:`MANY` runs it is the skewness-corrected t of :func:`mean_interval` at each point, else the bootstrap
+    over whole runs of :func:`~sb3_robust_be.evaluation.bootstrap.mean_band`. A point at which a run has no value has
+    none either, as there. At a point where fewer runs than that are all equal there is no interval (NaN).
+
+    :param curves: Shape (runs, points); NaN where a run has no value. Leave out runs that have failed.
+    :param rng: For the bootstrap.
+    :param level: Nominal coverage at each point.
+    :param n_resamples: Of the bootstrap.
+    :raises ValueError: Curves of the wrong shape, of no run, or infinite; a bad level or number of resamples.
+    :raises TypeError: If ``rng`` is no generator.
+    """
+    array = run_curves("curves", curves)
+    if len(array) >= MANY:
+        return mean_band(array, rng=rng, level=level, n_resamples=n_resamples)
+    check_level(level)
+    check_count("n_resamples", n_resamples)
+    check_generator(rng)
+    estimate, low, high = np.full((3, array.shape[1]), np.nan)
+    for point in np.flatnonzero(~np.isnan(array).any(axis=0)):
+        own = mean_interval(array[:, point], rng=rng, level=level, n_resamples=n_resamples)
+        estimate[point], low[point], high[point] = own.estimate, own.low, own.high
+    return Band(estimate, low, high, level, "skewness-corrected t, pointwise")

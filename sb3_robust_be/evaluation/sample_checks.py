@@ -36,6 +36,16 @@ def quantities(values: ArrayLike) -> Floats:
     return array
 
 
+def run_curves(name: str, values: ArrayLike) -> Floats:
+    """``values`` as a float array ``(runs, points)``: not empty, and finite or NaN where a run has no value."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{name} has shape {array.shape}; give one curve per run, shape (runs, points).")
+    if np.isinf(array).any():
+        raise ValueError(f"{name} holds an infinity; give finite values, and NaN where a run has none.")
+    return array
+
+
 def paired(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
     """Two arrays of one shape whose entries belong together, flattened."""
     first, second = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)

@@ -26,6 +26,41 @@ def largest_fall(curves: ArrayLike) -> Floats:
     return np.where(missing, np.nan, np.nanmax(falls, axis=1))
 
 
+def largest_rise(curves: ArrayLike) -> Floats:
+    """How far each run's learning curve rises, at most, above its first value.
+
+    ``max_t y_t − y_first``.
+
+    :param curves: Shape (runs, points); NaN where a curve has no value.
+    :return: Shape (runs,), in units of the return; 0 for a curve that is never above its first value, NaN for one
+        without any value.
+    """
+    values = np.asarray(curves, dtype=np.float64)
+    known = ~np.isnan(values)
+    first = np.take_along_axis(values, known.argmax(axis=1)[:, None], axis=1)[:, 0]
+    highest: Floats = np.where(known, values, -np.inf).max(axis=1)
+    return np.where(known.any(axis=1), highest - first, np.nan)
+
+
+def share_of_rise_lost(curves: ArrayLike, more_than: float) -> Floats:
+    """Which share of what it has risen by each run's learning curve loses again, at most.
+
+    :func:`largest_fall` over :func:`largest_rise`. In contrast to the fall alone it does not call a run stable that
+    has learned little and so has little to lose; and a run that has learned nothing, which has no such share, can be
+    left out by ``more_than``.
+
+    :param curves: Shape (runs, points); NaN where a curve has no value.
+    :param more_than: How far a curve has to rise, in units of the return, at least 0.
+    :return: Shape (runs,): 0 for a curve that never falls, 1 for one that loses all that it had reached, more if it
+        falls below its first value. NaN for a curve that rises by no more than that, or has no value.
+    :raises ValueError: For a negative rise.
+    """
+    if not more_than >= 0.0:
+        raise ValueError(f"more_than is {more_than}; give a rise of 0 or more, in units of the curves.")
+    rise = largest_rise(curves)
+    return np.divide(largest_fall(curves), rise, out=np.full(rise.shape, np.nan), where=rise > more_than)
+
+
 def step_size_loss(finals: Sequence[ArrayLike]) -> Floats:
     """What a step size taken blindly from a grid costs each seed, against the best step size of the grid.
 

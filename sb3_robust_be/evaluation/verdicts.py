@@ -181,9 +181,29 @@ def combined(claim: str, verdicts: Sequence[Verdict], at_least: int | None = Non
         outcome, p_value = Outcome.DOES_NOT_HOLD, p_fails
     seeds = min((verdict.seeds for verdict in verdicts if verdict.seeds), key=sum, default=())
     interval = Interval(math.nan, math.nan, math.nan, level, "none: a combination")
-    reason = "; ".join(f"{part.claim}: {part.outcome}" for part in verdicts if part.outcome is not Outcome.HOLDS)
+    reason = _in_the_way(verdicts)
     test = f"at least {k} of {n}: {len(holding)} hold, {len(failing)} do not"
     return Verdict(claim, outcome, math.nan, interval, test, math.nan, p_value, seeds, reason)
+
+
+def _in_the_way(verdicts: Sequence[Verdict]) -> str:
+    """Which of the parts do not hold.
+
+    Parts that say the same of several places, as "Acrobot: x is above y" and "Baird: x is above y" do, are named by
+    their places together; what they say stands there too if not all parts say it.
+    """
+    places: dict[tuple[str, Outcome], list[str]] = {}
+    for verdict in verdicts:
+        place, _, rest = verdict.claim.partition(": ")
+        named = rest and "," not in place
+        places.setdefault((rest if named else verdict.claim, verdict.outcome), []).extend([place] if named else [])
+    alike = len({claim for claim, _ in places}) == 1
+    found = []
+    for (claim, outcome), where in places.items():
+        on = f" on {', '.join(where)}" if where else ""
+        if outcome is not Outcome.HOLDS:
+            found.append(f"{outcome}{on}" if alike and on else f"{claim}: {outcome}{on}")
+    return "; ".join(found)
 
 
 def _p_values(verdicts: Sequence[Verdict], outcome: Outcome) -> list[float]:

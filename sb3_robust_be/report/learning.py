@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sb3_robust_be.evaluation import Band, mean_band
+from sb3_robust_be.evaluation import Band, mean_curve
+from sb3_robust_be.evaluation.means import MANY
 from sb3_robust_be.report.panels import (
     Floats,
     axes_grid,
@@ -47,7 +48,9 @@ def learning_curves(
     level: float = 0.95,
     n_resamples: int = BAND_RESAMPLES,
 ) -> Plot:
-    """Mean learning curves with pointwise percentile bootstrap intervals over runs, one panel per domain.
+    """Mean learning curves with pointwise intervals over runs, one panel per domain.
+
+    The intervals are those of :func:`~sb3_robust_be.evaluation.mean_curve`, which cover for few runs as well.
 
     Runs without any value have failed and are left out. The mean is drawn at the points where each of the others has a
     value, and nowhere else: a mean over those that happen to have one moves when the runs change and not what they do,
@@ -63,15 +66,18 @@ def learning_curves(
     :param level: Of the intervals.
     :param n_resamples: Of the bootstrap.
     :return: Rows ``panel, algorithm, step, mean, low, high, runs``, the last being how many have a value there; the
-        mean is NaN where some of those that are not left out have none.
+        mean is NaN where some of those that are not left out have none, and ``low`` and ``high`` are where few runs
+        are all equal, which says nothing of their spread.
     """
     checked = checked_panels(panels, _curves)
     look = looks(names(checked))
     rows: list[dict[str, Any]] = []
+    cut_off = False
     with settings():
         figure, axes = axes_grid(list(checked), 2.6, measure)
         for axis, (title, entries) in zip(axes, checked.items(), strict=True):
             at = _points(title, steps)
+            bands = []
             for key, curves in entries.items():
                 if curves.shape[1] != len(at):
                     raise ValueError(
@@ -79,20 +85,22 @@ def learning_curves(
                     )
                 left = curves[_has_values(curves)]
                 # Without any run, those that have failed give a band of NaN.
-                band = mean_band(left if len(left) else curves, rng=rng, level=level, n_resamples=n_resamples)
+                band = mean_curve(left if len(left) else curves, rng=rng, level=level, n_resamples=n_resamples)
                 if show_runs and sum(map(len, entries.values())) <= MOST_LINES:
                     axis.plot(at, curves.T, color=look[key].colour, linewidth=0.5, alpha=0.3, label=f"_runs:{key}")
                 elif show_runs:
                     _spread(axis, at, curves, look[key], key)
-                _draw(axis, at, band, look[key], key)
+                _draw(axis, at, band, left, look[key], key)
+                bands.append(band)
                 rows += _rows(title, key, at, band, np.isfinite(curves).sum(axis=0))
             across = on_ticks(*padded([0.0, *at], 0.0))
             up = on_ticks(*padded(axis.dataLim.intervaly, 0.0))
+            cut_off |= any((band.low < up[0]).any() or (band.high > up[1]).any() for band in bands)
             axis.set(xlabel=x_label, xlim=across, ylim=up)
             step_ticks(axis.xaxis, *across)
             linear_ticks(axis.yaxis, *up)
         legend(figure, look.values(), marker=False)
-    text = _caption(checked, look, level, show_runs)
+    text = _caption(checked, look, level, show_runs, cut_off)
     return Plot(name, figure, rows, f"{caption} {text}".strip(), _alt(measure, rows, look))
 
 
@@ -109,10 +117,16 @@ def _has_values(curves: Floats) -> np.ndarray:
     return np.asarray(np.isfinite(curves).any(axis=1))
 
 
-def _draw(axis: Axes, at: Floats, band: Band, look: Look, key: str) -> None:
+def _draw(axis: Axes, at: Floats, band: Band, runs: Floats, look: Look, key: str) -> None:
     """The mean with its band, from one point that has it to the next."""
     known = np.isfinite(band.estimate)
+    reached = axis.dataLim.frozen()
     axis.fill_between(at[known], band.low[known], band.high[known], color=look.colour, alpha=0.2, linewidth=0.0)
+    # The band of two or three runs may be many times as wide as they are apart: what they did has to be seen beside it.
+    axis.dataLim.set(reached)
+    if known.any():
+        inside = np.clip((band.low[known], band.high[known]), runs[:, known].min(axis=0), runs[:, known].max(axis=0))
+        axis.update_datalim(np.column_stack((np.tile(at[known], 2), inside.ravel())))
     axis.plot(at[known], band.estimate[known], color=look.colour, linestyle=look.line, label=f"_mean:{key}")
 
 
@@ -132,9 +146,15 @@ def _rows(title: str, key: str, at: Floats, band: Band, present: np.ndarray) -> 
 
 
 def _caption(
-    checked: Mapping[str, Mapping[str, Floats]], look: Mapping[str, Look], level: float, show_runs: bool
+    checked: Mapping[str, Mapping[str, Floats]],
+    look: Mapping[str, Look],
+    level: float,
+    show_runs: bool,
+    cut_off: bool,
 ) -> str:
-    text = f"Lines: means over runs; bands: pointwise {100 * level:g} % bootstrap intervals."
+    text = f"Lines: means over runs; bands: pointwise {100 * level:g} % intervals, {_method(checked)}."
+    if cut_off:
+        text += " Bands that a panel cuts off are wider than the runs are apart."
     if show_runs:
         text += " " + _of_runs(checked)
     every = [(title, key, curves) for title, entries in checked.items() for key, curves in entries.items()]
@@ -148,6 +168,16 @@ def _caption(
     if left_out:
         text += f" Left out, as they have no value at all: {', '.join(left_out)} runs."
     return text
+
+
+def _method(checked: Mapping[str, Mapping[str, Floats]]) -> str:
+    """How the intervals were made, which depends on the number of runs that are not left out."""
+    runs = [int(_has_values(curves).sum()) for entries in checked.values() for curves in entries.values()]
+    few, many = "by Student's t corrected for skewness", "by a percentile bootstrap"
+    there = {n >= MANY for n in runs if n}
+    if there == {True, False}:
+        return f"for fewer than {MANY} runs {few}, else {many}"
+    return many if there == {True} else few
 
 
 def _of_runs(checked: Mapping[str, Mapping[str, Floats]]) -> str:

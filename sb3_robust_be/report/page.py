@@ -63,8 +63,10 @@ th, td { overflow-wrap: normal; }
 _CLASSES = {Outcome.HOLDS: "holds", Outcome.DOES_NOT_HOLD: "fails", Outcome.NOT_RESOLVED: "open"}
 #: More failed runs than this are folded away.
 _FAILURES_SHOWN = 20
-#: More combined claims of one sentence than this are folded away, too, and more comparisons without a combined claim.
-_COMBINED_SHOWN, _COMPARISONS_SHOWN = 20, 6
+#: More combined claims than these, shared out among a page's sentences, are folded away, too, but never the first ones.
+_COMBINED_SHOWN, _FIRST_SHOWN = 20, 3
+#: And more comparisons of a sentence without a combined claim.
+_COMPARISONS_SHOWN = 6
 #: More characters than these do not fit into a line of a table in a full window, in half of one, and on a telephone.
 _WIDTHS = {"wide": 110, "middling": 55, "narrow": 42}
 _TAG, _WORD = re.compile(r"<[^>]*>"), re.compile(r"[\s-]")
@@ -145,7 +147,7 @@ def verdicts(groups: Sequence[Group], claims: Sequence[str] = ()) -> str:
             parts.append(lines(claims))
         parts.append(f'<p class="tally">{text(counted(group.verdicts))}.</p>\n')
         found, single = group.combined(), group.single()
-        shown = _COMBINED_SHOWN if single else _COMPARISONS_SHOWN
+        shown = max(_FIRST_SHOWN, _COMBINED_SHOWN // len(groups)) if single else _COMPARISONS_SHOWN
         parts.append(_verdicts(found[:shown]))
         for what, rest in (("further verdict", found[shown:]), ("single comparison", single)):
             if rest:

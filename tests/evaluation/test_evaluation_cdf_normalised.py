@@ -95,6 +95,20 @@ def test_resamples_spread_as_mann_and_whitney_say():
     assert np.mean(spreads) == pytest.approx(0.5 * np.sqrt((2 * n + 1) / (12 * n**2)), rel=0.08)
 
 
+def test_five_runs_on_three_environments_cover_in_about_nine_tenths():
+    """Less than the nominal 95 %, as the pages of MinAtar say."""
+    means = np.array([[0.0, 0.3, 0.6, 0.9], [0.5, 0.0, 0.2, 1.0], [0.0, 0.0, 0.0, 0.5]])
+    truth = scipy.stats.norm.cdf((means[:, :, None] - means[:, None, :]) / np.sqrt(2.0)).mean(axis=(0, 2))
+    covered = []
+    for seed in range(200):
+        draw = rng(seed)
+        found = averages({str(k): {g: draw.normal(means[g, k], 1.0, 5) for g in range(3)} for k in range(4)}, seed)
+        for k in range(4):
+            interval = found.interval(str(k))
+            covered.append(interval.low <= truth[k] <= interval.high)
+    assert 0.87 <= np.mean(covered) <= 0.93
+
+
 def test_order_alone_counts():
     runs = {"x": {"a": [1.0, 2.0, 3.0]}, "y": {"a": [2.5, -np.inf, 0.0]}}
     moved = {name: {"a": [np.exp(x) for x in own["a"]]} for name, own in runs.items()}

@@ -152,6 +152,50 @@ def test_several_quantities_of_the_same_runs(runs):
         assert (together.method, together.note) == (alone.method, alone.note)
 
 
+# --- learning curves ---
+
+
+def test_a_curve_of_few_runs_has_the_interval_of_few_runs_at_each_point():
+    curves = rng().exponential(size=(MANY - 1, 4)).cumsum(axis=1)
+    found = ev.mean_curve(curves, rng=rng())
+    for point in range(4):
+        own = ev.mean_interval(curves[:, point], rng=rng())
+        assert (found.estimate[point], found.low[point], found.high[point]) == (own.estimate, own.low, own.high)
+    assert (found.method, found.level) == ("skewness-corrected t, pointwise", 0.95)
+
+
+def test_a_curve_of_many_runs_has_the_band_of_the_bootstrap():
+    curves = rng().normal(size=(MANY, 3))
+    found, expected = (make(curves, rng=rng(1), n_resamples=200) for make in (ev.mean_curve, ev.mean_band))
+    for name in ("estimate", "low", "high"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert found.method == expected.method
+
+
+def test_points_of_a_curve_without_an_interval():
+    """Where a run has no value there is no mean, where all are equal no interval."""
+    curves = [[1.0, 3.0, np.nan, 5.0], [2.0, 3.0, 4.0, 6.0], [3.0, 3.0, 4.0, 9.0]]
+    found = ev.mean_curve(curves, rng=rng())
+    np.testing.assert_array_equal(found.estimate, [2.0, 3.0, np.nan, 20.0 / 3.0])
+    np.testing.assert_array_equal(np.isnan(found.low), [False, True, True, False])
+    np.testing.assert_array_equal(np.isnan(found.high), [False, True, True, False])
+    alone = ev.mean_curve([[1.0, 2.0]], rng=rng())
+    np.testing.assert_array_equal(alone.estimate, [1.0, 2.0])
+    assert np.isnan([alone.low, alone.high]).all()
+    assert np.isnan(ev.mean_curve([[np.nan], [np.nan]], rng=rng()).estimate).all()
+
+
+@pytest.mark.parametrize("shape", ["normal", "exponential", "log-normal"])
+def test_a_curve_of_five_runs_covers_where_the_bootstrap_does_not(shape):
+    draw, truth = SHAPES[shape]
+    generator, covered = rng(2), {}
+    for name, make in (("few", ev.mean_curve), ("bootstrap", ev.mean_band)):
+        bands = [make(draw(generator, 5 * 4).reshape(5, 4), rng=generator, n_resamples=199) for _ in range(400)]
+        covered[name] = np.mean([(band.low <= truth) & (truth <= band.high) for band in bands])
+    assert covered["few"] >= FLOORS[shape] - 0.02
+    assert covered["bootstrap"] < covered["few"] - 0.02
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -161,6 +205,11 @@ def test_several_quantities_of_the_same_runs(runs):
         (lambda: ev.mean_interval([1.0, 2.0], rng=rng(), n_resamples=0), ValueError, "n_resamples is 0"),
         (lambda: ev.mean_interval([1.0, 2.0], rng=0), TypeError, "rng is 0; give a generator"),
         (lambda: ev.mean_intervals([1.0, 2.0], rng=rng()), ValueError, r"values has shape \(2,\)"),
+        (lambda: ev.mean_curve([1.0, 2.0], rng=rng()), ValueError, r"curves has shape \(2,\)"),
+        (lambda: ev.mean_curve([[1.0, np.inf]], rng=rng()), ValueError, "curves holds an infinity"),
+        (lambda: ev.mean_curve([[1.0, 2.0]], rng=rng(), level=95), ValueError, "level is 95"),
+        (lambda: ev.mean_curve([[1.0, 2.0]], rng=rng(), n_resamples=0), ValueError, "n_resamples is 0"),
+        (lambda: ev.mean_curve([[1.0, 2.0]], rng=0), TypeError, "rng is 0; give a generator"),
         (lambda: ev.skewness_corrected_t([1.0, np.inf]), ValueError, r"values\[1\] is inf"),
         (lambda: ev.skewness_corrected_t([1.0, 2.0], 0.0), ValueError, "level is 0"),
     ],

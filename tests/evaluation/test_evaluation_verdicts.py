@@ -62,6 +62,18 @@ def test_attainable_p_is_reached_by_separated_samples():
         assert attainable_p(n) == pytest.approx(scipy.stats.wilcoxon(np.arange(1.0, n + 1), method="exact").pvalue)
 
 
+@pytest.mark.parametrize(
+    ("seeds", "level", "enough"),
+    [((3, 3), 0.95, False), ((4, 4), 0.95, True), ((3, 4), 0.95, False), ((3, 5), 0.95, True), ((5,), 0.95, False),
+     ((6,), 0.95, True), ((3, 3), 0.9, True), ((1, 30), 0.95, False), ((1, 40), 0.95, True), ((4, 4), 0.99, False)],
+)  # fmt: skip
+def test_enough_seeds_is_where_a_verdict_can_be_resolved(seeds, level, enough):
+    """However large a difference is, too few seeds cannot tell it from chance."""
+    assert ev.enough_seeds(*seeds, level=level) is enough
+    certain = decide("c", found(1.0, 2.0, 0.0, level), 0.0, attainable=attainable_p(*seeds))
+    assert (certain.outcome is HOLDS) is enough
+
+
 @pytest.mark.parametrize("sizes", [[(2, 2)], [(1, 1)], [(4, 4), (4, 4)], [(2, 9), (30, 30)], [(100, 100)] * 4])
 def test_attainable_p_within_environments_is_one_of_all_arrangements(sizes):
     arrangements = math.prod(math.comb(n + m, n) for n, m in sizes)

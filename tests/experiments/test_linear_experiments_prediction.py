@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from sb3_robust_be.evaluation import Outcome
+from sb3_robust_be.evaluation import Outcome, paired_t
 from sb3_robust_be.experiments.declared import prediction
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.linear import prediction_claims
@@ -17,7 +17,7 @@ from sb3_robust_be.linear import Settings, get, mave, msve, sweep
 from sb3_robust_be.linear.sweeps import PAPER_ALPHAS, PAPER_ETAS
 from sb3_robust_be.runner import RunWriter, load_arrays, load_results
 
-HOLDS, FAILS = Outcome.HOLDS, Outcome.DOES_NOT_HOLD
+HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
 WIDER = (
     "TDC-Huber is less sensitive to the step size than TDC (difference of widths, each within twice its own least "
     "error),"
@@ -154,7 +154,7 @@ def opposite():
 
 
 def of_errors(panels):
-    """Without the claims on step sizes, which are the same in all constructed panels."""
+    """Without the claims on step sizes, of which several are equally good in the constructed panels."""
     found = outcomes(prediction_claims.of_errors(panels).verdicts)
     return {claim: outcome for claim, outcome in found.items() if "best step size" not in claim}
 
@@ -230,11 +230,18 @@ def test_problems_on_which_two_algorithms_are_the_same_can_be_left_out():
     assert found[f"{WIDER} on 2 of the 2 problems where the two are not the same"] is FAILS
 
 
+def least_at(places, chosen=0):
+    """Of seven step sizes each seed has its least error at one."""
+    errors = np.full((7, len(places)), 2.0)
+    errors[places, np.arange(len(places))] = 1.0
+    return sensitivity(errors, chosen)
+
+
 def test_larger_step_sizes():
     """Of TDC-Huber on three problems, and the same on the fourth; of the others the same on all."""
-    panels = published()
+    panels = {case: {name: least_at([2] * 12) for name in SIX} for case in FOUR}
     for case in FOUR[:3]:
-        panels[case]["tdc-huber"] = sensitivity(panels[case]["tdc-huber"].errors, chosen=1)
+        panels[case]["tdc-huber"] = least_at([3, 4] * 6)
     found = outcomes(prediction_claims.of_errors(panels).verdicts)
     claim = "best step size is larger than"
     assert found[f"TDC-Huber's {claim} TDC's, on 3 of 4 problems"] is HOLDS
@@ -246,7 +253,42 @@ def test_larger_step_sizes():
         for case, said, one in prediction_claims.of_errors(panels).parts
         if said == f"TDC-Huber's {claim} TDC's"
     }
-    assert [parts[case].estimate for case in FOUR] == [1.0, 1.0, 1.0, 0.0], "a factor of two"
+    assert [parts[case].estimate for case in FOUR] == [1.5, 1.5, 1.5, 0.0], "factors of two and four"
+    assert [parts[case].seeds for case in FOUR] == [(12,), (12,), (12,), ()]
+    assert {parts[case].quantity for case in FOUR} == {"mean difference of log₂ of step sizes"}
+    assert parts[FOUR[0]].interval == paired_t([3.0, 4.0] * 6, [2.0] * 12).interval
+    assert parts[FOUR[3]].reason == "the two have the same errors at every step size"
+
+
+@pytest.mark.parametrize(
+    ("places", "outcome"),
+    [
+        ([3] * 6, HOLDS),
+        ([3] * 5, OPEN),  # five pairs decide nothing
+        ([3, 4] * 6, HOLDS),
+        ([3] + [2] * 11, OPEN),  # one seed of twelve
+        ([1, 3] * 6, OPEN),
+        ([1, 0] * 6, FAILS),
+        ([2] * 12, FAILS),  # a tie
+    ],
+)
+def test_the_best_step_size_is_that_of_each_seed(places, outcome):
+    """And not the one chosen, which is the same for both algorithms, or the opposite."""
+    for chosen in (0, 6):
+        panel = {"tdc-huber": least_at(places, chosen=0), "tdc": least_at([2] * len(places), chosen)}
+        assert prediction_claims._larger_step_size("tdc-huber", "tdc")("", panel).outcome is outcome
+
+
+def test_where_a_seed_diverged_at_every_step_size_the_best_is_the_smallest():
+    errors = [[3.0, np.inf, 1.0], [1.0, np.inf, 1.0], [np.inf, np.inf, 2.0]]
+    assert prediction_claims.best_exponents(sensitivity(errors, chosen=0)).tolist() == [-2.0, -3.0, -3.0]
+
+
+def test_equal_best_step_sizes_of_other_errors_are_a_tie():
+    x, y = least_at([2] * 12), least_at([2] * 12)
+    other = dataclasses.replace(y, errors=1.5 * y.errors)
+    found = prediction_claims._larger_step_size("tdc-huber", "tdc")("", {"tdc-huber": x, "tdc": other})
+    assert (found.outcome, found.seeds, found.reason) == (FAILS, (), "the best step sizes are equal on every seed")
 
 
 def test_one_limit_for_both_does_not_punish_a_low_error():

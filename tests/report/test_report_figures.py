@@ -21,7 +21,8 @@ from report_figures import (
 
 from sb3_robust_be import report
 from sb3_robust_be.envs.cliff_world import CLIFF, GOAL
-from sb3_robust_be.evaluation import mean_band
+from sb3_robust_be.evaluation import mean_curve, mean_interval
+from sb3_robust_be.evaluation.means import MANY
 from sb3_robust_be.report.learning import BAND_RESAMPLES
 from sb3_robust_be.report.sensitivity_panels import places, value_labels
 
@@ -34,7 +35,7 @@ def test_learning_curves_show_the_bands_and_every_run(made):
         assert axis.get_xlabel() == "environment steps"
         for key, values in entries.items():
             values = np.where(np.isfinite(values), values, np.nan)
-            band = mean_band(values, rng=generator, n_resamples=BAND_RESAMPLES)
+            band = mean_curve(values, rng=generator, n_resamples=BAND_RESAMPLES)
             rows = [row for row in written_rows(plot) if (row["panel"], row["algorithm"]) == (panel, key)]
             for column, expected in (("mean", band.estimate), ("low", band.low), ("high", band.high)):
                 np.testing.assert_array_equal([float(row[column]) for row in rows], expected)
@@ -44,6 +45,55 @@ def test_learning_curves_show_the_bands_and_every_run(made):
             assert len(drawn(axis, f"_runs:{key}")) == len(values)
     assert "A line is drawn where every run has a value." in plot.caption
     assert not drawn(learning_curves().figure.axes[0], "_runs:dqn")
+
+
+@pytest.mark.parametrize(
+    ("runs", "lost", "words"),
+    [
+        ((MANY - 1, 5), 0, "by Student's t corrected for skewness."),
+        ((MANY, 2 * MANY), 0, "by a percentile bootstrap."),
+        ((5, MANY), 0, "for fewer than 30 runs by Student's t corrected for skewness, else by a percentile bootstrap."),
+        # What counts are the runs that are not left out.
+        ((MANY, MANY), 1, "by Student's t corrected for skewness."),
+        ((3, MANY), 3, "for fewer than 30 runs by Student's t corrected for skewness, else by a percentile bootstrap."),
+    ],
+)
+def test_the_caption_says_how_the_bands_were_made(runs, lost, words):
+    panels = {f"p{i}": {"dqn": rng(i).normal(size=(n, 2))} for i, n in enumerate(runs)}
+    if lost == 1:
+        for own in panels.values():
+            own["dqn"][0] = np.nan
+    elif lost:
+        panels["p0"]["qrc"] = np.full((lost, 2), np.nan)
+    plot = report.learning_curves("l", panels, [0, 1], measure="m", rng=rng())
+    assert plot.caption.startswith(f"Lines: means over runs; bands: pointwise 95 % intervals, {words}")
+    for row in plot.data:
+        values = panels[row["panel"]][row["algorithm"]][:, int(row["step"])]
+        if np.isfinite(values).sum() in (MANY - 1, 5):
+            expected = mean_interval(values[np.isfinite(values)], rng=rng())
+            assert (row["mean"], row["low"], row["high"]) == (expected.estimate, expected.low, expected.high)
+
+
+def test_a_panel_is_as_high_as_what_the_runs_did():
+    """The interval of two runs is 6 times as wide as they are apart; that of thirty is within them."""
+    two, thirty = np.array([[0.0, 0.0], [10.0, 10.0]]), rng().uniform(0.0, 10.0, (MANY, 2))
+    for values, cut_off in ((two, True), (thirty, False)):
+        plot = report.learning_curves("l", {"p": {"dqn": values}}, [0, 1], measure="m", rng=rng())
+        [axis] = plot.figure.axes
+        low, high = axis.get_ylim()
+        assert 0.0 <= low < high <= 10.0
+        assert ("Bands that a panel cuts off are wider than the runs are apart." in plot.caption) is cut_off
+        assert all(row["low"] <= low if cut_off else low <= row["low"] for row in plot.data)
+    # The band itself is whole.
+    assert report.learning_curves("l", {"p": {"dqn": two}}, [0, 1], measure="m", rng=rng()).data[0]["low"] < -50.0
+
+
+def test_few_equal_runs_have_a_line_and_no_band():
+    plot = report.learning_curves("l", {"p": {"dqn": np.ones((4, 2))}}, [0, 1], measure="m", rng=rng())
+    assert [(row["mean"], np.isnan(row["low"]), np.isnan(row["high"])) for row in plot.data] == [(1.0, True, True)] * 2
+    [line] = drawn(plot.figure.axes[0], "_mean:dqn")
+    assert line.get_ydata().tolist() == [1.0, 1.0]
+    assert b"</svg>" in plot.svg()
 
 
 def test_many_curves_are_bands():

@@ -15,6 +15,7 @@ from sb3_robust_be.evaluation import (
     Verdict,
     approximately_normal,
     bimodal,
+    enough_seeds,
     greater,
     insensitive,
     largest_fall,
@@ -22,11 +23,14 @@ from sb3_robust_be.evaluation import (
     lowest_for_failed,
     narrower,
     of_finite,
+    share_of_rise_lost,
     step_size_loss,
     unresolved_if_lost,
+    without_runs,
 )
 from sb3_robust_be.experiments.control.contenders import dqn_baselines
 from sb3_robust_be.experiments.control.domains import TOLERANCES
+from sb3_robust_be.experiments.experiment import Reading
 from sb3_robust_be.experiments.rendering import Rendering, combined_if_any, verdicts_of
 
 Runs = Mapping[str, Mapping[str, np.ndarray]]
@@ -38,7 +42,11 @@ BASELINE, OURS, SQUARED, SBEED = "dqn", "qrc_huber", "qrc", "sbeed"
 PAPERS = (BASELINE, SQUARED, SBEED)
 """The paper's contenders besides its own"""
 HARD_CLIP = f"{OURS}, hard clip"
-OTHER_DQNS = tuple(contender.label for contender in dqn_baselines((), ()))
+FIXED_THRESHOLD = f"{BASELINE}, Huber loss"
+"""DQN with a threshold of 1, where that without more words may choose its threshold"""
+OTHER_DQNS = tuple(
+    contender.label for contender in dqn_baselines((), ()) if contender.label not in (BASELINE, FIXED_THRESHOLD)
+)
 
 # As the captions of figures 6 and 7 have them.
 BIMODAL = ("Lunar Lander", "Mountain Car")
@@ -46,6 +54,18 @@ LONG_TAILED = ("Acrobot", "Cart-pole")
 LONG_TAILED_SBEED = ("Cliff World", "Mountain Car")
 REASONABLE = ("Acrobot", "Cart-pole")
 UNSTABLE = ("Cart-pole", "Mountain Car")
+NOT_BY_AREA = "Lunar Lander"
+"""What the appendix's "all four domains" leaves out: its benchmark domains are the others"""
+
+JUST_AS_EFFECTIVE = Reading(
+    "What is just as effective?",
+    (
+        "means that differ by at most a fifth of the domain's scale",
+        "a mean with the clip that is at most a fifth of the scale below that with its smooth estimate",
+    ),
+    "each is judged",
+    "as effective is no worse, and the clip may be the better one; the row of the second has the difference.",
+)
 
 
 def control_verdicts(
@@ -62,6 +82,7 @@ def control_verdicts(
     renderings = [
         _narrow_and_normal(finals),
         _far_above_dqn(means),
+        _own_threshold_of_dqn(means),
         _qrc(means),
         _shapes_of_dqn(finals),
         _shapes_of_sbeed(finals),
@@ -136,6 +157,30 @@ def _far_above_dqn(means: Runs) -> Rendering:
     )
 
 
+def _own_threshold_of_dqn(means: Runs) -> Rendering:
+    """What :func:`_far_above_dqn` judges of the DQN that chooses its threshold, and of that with a threshold of 1."""
+    both = {domain: own for domain, own in means.items() if {OURS, BASELINE, FIXED_THRESHOLD} <= own.keys()}
+    enough = max(1, len(both) - 1)
+    claims, comparisons = [], []
+    for more, tolerances in (("", 0.0), (" by more than a fifth of the scale", 1.0)):
+        claim = "QRC-Huber's mean is above that of DQN with a threshold of 1"
+        fixed = _above(f"{claim}{more}", both, OURS, FIXED_THRESHOLD, tolerances)
+        chosen = _above(f"QRC-Huber's mean is above that of DQN{more}", both, OURS, BASELINE, tolerances)
+        each = [
+            *combined_if_any(f"{claim}{more}, on all domains but one", fixed, enough),
+            *combined_if_any("that of DQN with the best of its thresholds likewise", chosen, enough),
+        ]
+        # The second of them, alone, is a claim of the sentence on "far worse".
+        claims += [*each[:1], *combined_if_any(f"{claim}, and with the best one{more}, on all domains but one", each)]
+        comparisons += fixed
+    return Rendering(
+        "Allowing DQN to select its best τ for each domain does not change the conclusions in [the figure of the "
+        "distributions over seeds], so for simplicity we choose to maintain consistency between DQN and QRC-Huber.",
+        claims,
+        comparisons,
+    )
+
+
 def _qrc(means: Runs) -> Rendering:
     there = _on(REASONABLE, means)
     level = [
@@ -157,6 +202,7 @@ def _qrc(means: Runs) -> Rendering:
         [
             *combined_if_any("QRC is at most a fifth of the scale below any other on Acrobot and Cart-pole", level),
             *combined_if_any("QRC's mean is above DQN's on Acrobot and Cart-pole (a stricter rendering)", above),
+            *combined_if_any("QRC's mean is below QRC-Huber's on Cliff World (quite poorly)", poorly),
         ],
         [*level, *above, *poorly],
     )
@@ -179,13 +225,16 @@ def _shapes_of_sbeed(finals: Runs) -> Rendering:
     deviations = partial(narrower, measure="std")
     narrow = _each(deviations, "QRC-Huber is narrower than SBEED (standard deviation)", finals, OURS, SBEED)
     claim = "SBEED's worst decile lies further below its median than QRC-Huber's"
+    tailed = _each(longer_tailed, claim, _on(LONG_TAILED_SBEED, finals), SBEED, OURS)
+    several = narrow if len(narrow) > 1 else []
     return Rendering(
         "SBEED has inconsistent performance with high-variance on several domains and long-tailed performance on "
         "CliffWorld and Mountain Car.",
-        combined_if_any("QRC-Huber is narrower than SBEED on two or more domains", narrow, 2)
-        if len(narrow) > 1
-        else [],
-        [*narrow, *_each(longer_tailed, claim, _on(LONG_TAILED_SBEED, finals), SBEED, OURS)],
+        [
+            *combined_if_any("QRC-Huber is narrower than SBEED on two or more domains", several, 2),
+            *combined_if_any(f"{claim} on Cliff World and Mountain Car", tailed),
+        ],
+        [*narrow, *tailed],
     )
 
 
@@ -230,23 +279,50 @@ def _only_one_among_the_best(means: Runs) -> Rendering:
 
 
 def _unstable(curves: Runs) -> Rendering:
-    falls = {
-        domain: {label: largest_fall(own[label]) for label in (BASELINE, OURS)}
-        for domain, own in _on(UNSTABLE, curves).items()
-        if {BASELINE, OURS} <= own.keys()
-    }
-    parts = []
-    for domain, own in falls.items():
-        claim = f"{domain}: DQN's learning curves fall further below what they have reached than QRC-Huber's"
-        finite = {label: values[np.isfinite(values)] for label, values in own.items()}
-        if all(len(values) > 1 for values in finite.values()):
-            parts.append(unresolved_if_lost(greater(claim, finite[BASELINE], finite[OURS]), *own.values()))
+    falling, losing = [], []
+    for domain, own in _on(UNSTABLE, curves).items():
+        if {BASELINE, OURS} <= own.keys():
+            pair = (own[BASELINE], own[OURS])
+            falling += _larger_fall(domain, *pair)
+            losing.append(_larger_share_lost(domain, *pair))
     return Rendering(
         "DQN exhibits notable instability in both the Cartpole and Mountain Car environments, while QRC suffers from "
         "its squared loss in the adversarially designed CliffWorld environment.",
-        combined_if_any("DQN's learning curves fall further than QRC-Huber's on Cart-pole and Mountain Car", parts),
-        parts,
+        [
+            *combined_if_any(
+                "DQN's learning curves fall further than QRC-Huber's on Cart-pole and Mountain Car", falling
+            ),
+            *combined_if_any(
+                "DQN's learning curves lose a larger share of what they have risen by than QRC-Huber's on Cart-pole "
+                "and Mountain Car",
+                losing,
+            ),
+        ],
+        [*falling, *losing],
     )
+
+
+def _larger_fall(domain: str, baseline: np.ndarray, ours: np.ndarray) -> list[Verdict]:
+    """That DQN's curves fall further, by the largest fall of each run; none where fewer than two have a curve."""
+    claim = f"{domain}: DQN's learning curves fall further below what they have reached than QRC-Huber's"
+    falls = [largest_fall(own) for own in (baseline, ours)]
+    first, second = (own[np.isfinite(own)] for own in falls)
+    return [unresolved_if_lost(greater(claim, first, second), *falls)] if min(len(first), len(second)) > 1 else []
+
+
+def _larger_share_lost(domain: str, baseline: np.ndarray, ours: np.ndarray) -> Verdict:
+    """The same by the share of the rise, of the runs that learn something: whoever stays low cannot fall far."""
+    least = TOLERANCES[domain]
+    claim = (
+        f"{domain}: DQN's learning curves lose a larger share of what they have risen by than QRC-Huber's, of the runs "
+        "that rise by more than a fifth of the scale"
+    )
+    shares = [share_of_rise_lost(own, least) for own in (baseline, ours)]
+    first, second = (own[np.isfinite(own)] for own in shares)
+    if min(len(first), len(second)) == 0:
+        counts = " and ".join(f"{len(own)} of {len(of)}" for own, of in ((first, baseline), (second, ours)))
+        return without_runs(claim, first, second, reason=f"{counts} runs rise by more than {least:g}")
+    return unresolved_if_lost(greater(claim, first, second), *(largest_fall(own) for own in (baseline, ours)))
 
 
 def _sbeed_suboptimal(means: Runs) -> Rendering:
@@ -257,7 +333,13 @@ def _sbeed_suboptimal(means: Runs) -> Rendering:
     return Rendering(
         "The SBEED algorithm consistently performs suboptimally on every domain except Cartpole, with notably worse "
         "performance on Lunar Lander.",
-        combined_if_any("QRC-Huber's mean is above SBEED's on every domain but Cart-pole", suboptimal),
+        [
+            *combined_if_any("QRC-Huber's mean is above SBEED's on every domain but Cart-pole", suboptimal),
+            *combined_if_any(
+                "QRC-Huber's mean is more than a fifth of the scale above SBEED's on Lunar Lander (notably worse)",
+                notably,
+            ),
+        ],
         [*parts, *notably],
     )
 
@@ -267,11 +349,18 @@ def _by_area(areas: Runs) -> Rendering:
     claims, comparisons = [], []
     for label in (BASELINE, SQUARED):
         name = report.label(label)
-        above = _above(f"QRC-Huber's AUC is above that of {name}", means, OURS, label)
-        narrow = _each(narrower, f"QRC-Huber's AUC is narrower than that of {name}", areas, OURS, label)
-        claims += combined_if_any(f"QRC-Huber's AUC is above that of {name} everywhere", above)
-        claims += combined_if_any(f"QRC-Huber's AUC is narrower than that of {name} everywhere", narrow)
-        comparisons += [*above, *narrow]
+        higher, narrow = f"QRC-Huber's AUC is above that of {name}", f"QRC-Huber's AUC is narrower than that of {name}"
+        for claim, parts, often in (
+            (higher, _above(higher, means, OURS, label), True),
+            (narrow, _each(narrower, narrow, areas, OURS, label), False),
+        ):
+            four = [one for one in parts if not one.claim.startswith(NOT_BY_AREA)]
+            claims += combined_if_any(f"{claim} on all domains but {NOT_BY_AREA}", four)
+            if often:
+                claims += combined_if_any(f"{claim} on most domains but {NOT_BY_AREA}", four, len(four) // 2 + 1)
+            if len(four) < len(parts):
+                claims += combined_if_any(f"{claim} everywhere", parts)
+            comparisons += parts
     return Rendering(
         "[By the area under the learning curve] QRC-Huber tends to perform favorably across all four domains compared "
         "to QRC and DQN, exhibiting much more narrow performance distributions that are often centered around higher "
@@ -282,22 +371,42 @@ def _by_area(areas: Runs) -> Rendering:
 
 
 def _over_step_sizes(over_rates: OverRates) -> Rendering:
+    """What a blind choice of the step size costs against an algorithm's own best, and what it gives.
+
+    By the first, whoever is as bad at every step size loses nothing. The second, a difference of averages, is also that
+    of the costs against one best for both.
+    """
     claims, comparisons = [], []
     for label in PAPERS:
         name = report.label(label)
-        parts = []
+        losing, higher, left_out = [], [], []
         for domain, own in over_rates.items():
-            pairs = [(one, runs) for one in (label, OURS) for runs in own.get(one, {}).values()]
-            # A run that has diverged is the domain's lowest, as in the choice of the step size.
-            ranked = lowest_for_failed({str(i): runs for i, (_, runs) in enumerate(pairs)}) if pairs else {}
-            grids: dict[str, list[np.ndarray]] = {label: [], OURS: []}
-            for (one, _), runs in zip(pairs, ranked.values(), strict=True):
-                grids[one].append(runs)
-            if min(map(len, grids.values())) > 1:
-                claim = f"{domain}: over the step sizes {name} loses more against its best than QRC-Huber"
-                parts.append(greater(claim, step_size_loss(grids[label]), step_size_loss(grids[OURS])))
-        claims += combined_if_any(f"QRC-Huber loses less over the step sizes than {name} on every domain", parts)
-        comparisons += parts
+            theirs, ours = _at_shared_step_sizes(own.get(label, {}), own.get(OURS, {}))
+            if len(ours) < 2:
+                continue
+            seeds = (len(theirs[0]), len(ours[0]))
+            if not enough_seeds(*seeds):
+                left_out.append(f"{domain}, where {min(seeds)} selection seeds are too few for any test")
+                continue
+            losing.append(
+                greater(
+                    f"{domain}: over the step sizes {name} loses more against its best than QRC-Huber",
+                    step_size_loss(theirs),
+                    step_size_loss(ours),
+                )
+            )
+            higher.append(
+                greater(
+                    f"{domain}: QRC-Huber's return averaged over the step sizes is above that of {name}",
+                    np.mean(ours, axis=0),
+                    np.mean(theirs, axis=0),
+                )
+            )
+        where = "on every domain" + (f" (left out: {'; '.join(left_out)})" if left_out else "")
+        average = f"QRC-Huber's return averaged over the step sizes is above that of {name}"
+        claims += combined_if_any(f"QRC-Huber loses less over the step sizes than {name} {where}", losing)
+        claims += combined_if_any(f"{average} {where}", higher)
+        comparisons += [*losing, *higher]
     return Rendering(
         "The resulting gradient-based algorithms are more stable, for both prediction and control, with less "
         "sensitivity to meta-parameters.",
@@ -306,25 +415,44 @@ def _over_step_sizes(over_rates: OverRates) -> Rendering:
     )
 
 
+def _at_shared_step_sizes(
+    x: Mapping[float, np.ndarray], y: Mapping[float, np.ndarray]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The runs of two contenders at each step size that both have tried.
+
+    A run that has diverged is the lowest of both, as in the choice of the step size.
+    """
+    shared = sorted(x.keys() & y.keys())
+    runs = {f"{i} {rate}": own[rate] for i, own in enumerate((x, y)) for rate in shared}
+    ranked = list(lowest_for_failed(runs).values()) if runs else []
+    return ranked[: len(shared)], ranked[len(shared) :]
+
+
 def clips(finals: Runs, tolerances: Mapping[str, float]) -> Rendering:
     """The paper's sentence on the clip and its smooth estimate, on each domain that has runs with both.
 
     :param finals: Final returns (runs,) by domain's name and label; NaN for runs without one.
     :param tolerances: How far means may differ, in units of the return, by domain's name.
     """
-    parts = []
+    alike, no_worse = [], []
     for domain, own in finals.items():
         if {OURS, HARD_CLIP} <= own.keys():
             pair = lowest_for_failed({label: own[label] for label in (OURS, HARD_CLIP)})
+            tolerance = tolerances[domain]
             claim = f"{domain}: the clip and its smooth estimate differ by at most a fifth of the scale"
-            parts.append(unresolved_if_lost(insensitive(claim, pair, tolerances[domain]), own[OURS], own[HARD_CLIP]))
+            within = insensitive(claim, pair, tolerance)
+            # As effective is no worse: the clip may be the better one.
+            claim = f"{domain}: the clip's mean is at most a fifth of the scale below that of its smooth estimate"
+            above = greater(claim, pair[HARD_CLIP], pair[OURS], margin=-tolerance)
+            alike.append(unresolved_if_lost(within, own[OURS], own[HARD_CLIP]))
+            no_worse.append(unresolved_if_lost(above, own[OURS], own[HARD_CLIP]))
+    claim = "QRC-Huber's clip and its smooth estimate differ by at most a fifth of the scale everywhere"
+    weaker = "QRC-Huber's clip is at most a fifth of the scale below its smooth estimate everywhere (no worse)"
     return Rendering(
         "In practice, we found the simpler linear approximation followed by clipping to be just as effective [as τ "
         "tanh(x/τ)].",
-        combined_if_any(
-            "QRC-Huber's clip and its smooth estimate differ by at most a fifth of the scale everywhere", parts
-        ),
-        parts,
+        [*combined_if_any(claim, alike), *combined_if_any(weaker, no_worse)],
+        [*alike, *no_worse],
     )
 
 

@@ -30,6 +30,8 @@ Runs = Mapping[str, Mapping[str, np.ndarray]]
 
 DQN, SQUARED, OURS, QLC = "dqn", "qrc", "qrc_huber", "qlc"
 NO_TARGET = "dqn, squared loss, no target"
+NORMALISED = "dqn, squared loss, layer norm"
+"""Without a target network, and with QLC's falling step size"""
 NO_CORRECTION = "qrc, no correction"
 GRADIENT = (OURS, SQUARED)
 CONSIDERABLY = 0.05
@@ -150,7 +152,10 @@ def _ours_above_squared(
     return Rendering(
         "Because QRC-Huber and QRC yield approximately normal performance distributions, we use a paired t-test and "
         "find that QRC-Huber has a statistically significant performance increase over QRC.",
-        combined_if_any("QRC-Huber's and QRC's scaled final returns are approximately normal", normal),
+        [
+            combined("QRC-Huber's scaled final return is above that of QRC (a significant increase)", [own]),
+            *combined_if_any("QRC-Huber's and QRC's scaled final returns are approximately normal", normal),
+        ],
         [
             own,
             _scaled_above(area, OURS, SQUARED, "AUC"),
@@ -172,7 +177,7 @@ def _of_papers_test(claim: str, x: np.ndarray, y: np.ndarray, method: str, seeds
 
 def _skewed_but_significant(pooled: Mapping[str, np.ndarray], seeds: Mapping[str, int]) -> Rendering:
     claim = "DQN's worst decile of scaled final returns lies further below its median than QRC-Huber's"
-    tail = of_finite(longer_tailed, claim, pooled[DQN], pooled[OURS])
+    tail = _of_one_game(of_finite(longer_tailed, claim, pooled[DQN], pooled[OURS]), seeds[DQN])
     tests = [
         _of_papers_test(
             f"{report.label(label)}'s scaled final return is above that of DQN",
@@ -188,8 +193,11 @@ def _skewed_but_significant(pooled: Mapping[str, np.ndarray], seeds: Mapping[str
         "DQN's performance profile is notably skewed by a small number of failing runs, however the difference in "
         "performance between DQN and either gradient-based algorithm is significant according to both a paired t-test "
         "and a much less powerful bootstrap t-test (which allows for a skewed sampling distribution).",
-        [combined("QRC-Huber's and QRC's scaled final returns are above that of DQN by both tests", tests)],
-        [_of_one_game(tail, seeds[DQN]), *tests],
+        [
+            combined(f"{claim} (notably skewed)", [tail]),
+            combined("QRC-Huber's and QRC's scaled final returns are above that of DQN by both tests", tests),
+        ],
+        [tail, *tests],
     )
 
 
@@ -248,7 +256,7 @@ def _ours(averages: Mapping[str, NormalisedAverages], finals: Runs, areas: Runs)
     found = [
         _scaled_above(own, better, worse, measure)
         for measure, own in averages.items()
-        for better, worse in ((OURS, NO_TARGET), (QLC, DQN), (QLC, NO_TARGET))
+        for better, worse in ((OURS, NO_TARGET), (QLC, DQN), (QLC, NO_TARGET), (QLC, NORMALISED))
         if {better, worse} <= own.estimates.keys()
     ]
     for measure, runs in (("final return", finals), ("AUC", areas)):

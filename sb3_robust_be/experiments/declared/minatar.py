@@ -21,8 +21,8 @@ RATE = (2.0**-12,)
 NOTE = (
     "Three of the paper's five games, QRC-Huber with the smooth clip only, by populations on a CPU. Nothing is chosen: "
     "the step size is 2^-12 and DQN's refresh 64 steps, as in the published `minatar-population`, where nothing was "
-    "chosen either; QLC has its own falling step size. On Freeway QRC without its correction stands beside it, an "
-    "ablation of ours."
+    "chosen either; QLC has its own falling step size, and so has the DQN with layer normalisation. On Freeway QRC "
+    "without its correction stands beside it, an ablation of ours."
 )
 
 
@@ -45,12 +45,12 @@ PRESETS = {
     "laptop": _on_two_cores(
         50_000,
         3,
-        "A hundredth of the paper's 5 million steps, three seeds: 2.4 million agent-steps, 45 minutes on two cores.",
+        "A hundredth of the paper's 5 million steps, three seeds: 2.9 million agent-steps, half an hour on two cores.",
     ),
     "long": _on_two_cores(
         200_000,
         5,
-        "A twenty-fifth of the paper's 5 million steps, five seeds: 16 million agent-steps, 5 hours on two cores.",
+        "A twenty-fifth of the paper's 5 million steps, five seeds: 19 million agent-steps, 3½ hours on two cores.",
     ),
     "paper": preset(STEPS, contenders(RATES, REFRESH), 30, 5),
 }

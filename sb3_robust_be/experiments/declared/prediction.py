@@ -245,8 +245,8 @@ EXPERIMENT = Experiment(
         Reading(
             "Which update has the lower variance?",
             ("a hypothesis, never measured", "the one whose best step size is larger, as the hypothesis goes on"),
-            "the best step size",
-            "the runs do not hold the variance of their updates.",
+            "the best step size, of each seed",
+            "the runs do not hold the variance of their updates. Pairs of seeds are compared.",
         ),
         Reading(
             "Which is the random walk that runs for 100 000 steps?",

@@ -19,6 +19,9 @@ from sb3_robust_be.experiments.rows import Rows
 
 PAPERS = ("gq", "gq_huber", "sbeed")
 OTHERS = (*PAPERS, "gq_huber, hard clip")
+SLIGHTLY = {"a fifth": 1.0, "a tenth": 0.5}
+"""How far above a random agent is only slightly better: in words, of the domain's scale, and in units of its tolerance,
+which is a fifth"""
 # Where the caption of figure 7 excepts it.
 EXCEPTED = ("Cart-pole", "sbeed")
 
@@ -61,9 +64,17 @@ PRESETS = {
         _contenders(c.RATES, c.sbeed(c.RATES, (64,), (0.01, 0.1), (0.01, 1.0))),
         seeds=30,
         selection_seeds=5,
-        note="The paper's steps and step sizes; fewer seeds, SBEED at 24 settings, no Lunar Lander.",
+        further_step_sizes=c.FURTHER,
+        note="The paper's steps and step sizes; fewer seeds, SBEED at 24 settings, no Lunar Lander. DQN with every "
+        "loss, with and without a target network or layer normalisation, is in `control`, at the same steps.",
     ),
-    "paper": ControlPreset(ALL_DOMAINS, _contenders(c.RATES, c.sbeed(c.RATES)), seeds=100, selection_seeds=10),
+    "paper": ControlPreset(
+        ALL_DOMAINS,
+        _contenders(c.RATES, c.sbeed(c.RATES)),
+        seeds=100,
+        selection_seeds=10,
+        further_step_sizes=c.FURTHER,
+    ),
 }
 
 
@@ -94,25 +105,26 @@ def _poor(means: Mapping[str, Mapping[str, np.ndarray]]) -> Rendering:
 
 
 def _near_random(means: Mapping[str, Mapping[str, np.ndarray]]) -> Rendering:
-    parts = [
-        greater(
-            f"{domain}: {report.label(other)} is at most {TOLERANCES[domain]:g} above a random agent",
-            own[c.RANDOM.label],
-            own[other],
-            margin=-TOLERANCES[domain],
-        )
-        for domain, own in means.items()
-        for other in PAPERS
-        if {other, c.RANDOM.label} <= own.keys()
-    ]
+    claims, comparisons = [], []
+    for words, tolerances in SLIGHTLY.items():
+        parts = [
+            greater(
+                f"{domain}: {report.label(other)} is at most {tolerances * TOLERANCES[domain]:g} above a random agent",
+                own[c.RANDOM.label],
+                own[other],
+                margin=-tolerances * TOLERANCES[domain],
+            )
+            for domain, own in means.items()
+            for other in PAPERS
+            if {other, c.RANDOM.label} <= own.keys()
+        ]
+        claim = f"GQ, GQ-Huber and SBEED are at most {words} of the scale above a random agent"
+        claims += combined_if_any(f"{claim} in half of the cases or more", parts, -(-len(parts) // 2))
+        comparisons += parts
     return Rendering(
         "[Saddlepoint methods are] frequently finding a policy only slightly better than the random policy.",
-        combined_if_any(
-            "GQ, GQ-Huber and SBEED are at most a fifth of the scale above a random agent in half of the cases or more",
-            parts,
-            -(-len(parts) // 2),
-        ),
-        parts,
+        claims,
+        comparisons,
     )
 
 
@@ -146,8 +158,12 @@ EXPERIMENT = Experiment(
         ),
         Reading(
             "What is frequently, and what slightly better?",
-            ("a look at a figure", "in half of the cases or more, at most a fifth of the domain's scale above random"),
-            "half, and a fifth",
+            (
+                "a look at a figure",
+                "in half of the cases or more, at most a fifth of the domain's scale above random",
+                "in half of the cases or more, at most a tenth above",
+            ),
+            "half with a fifth, and half with a tenth, are each judged",
             "a verdict needs numbers, and none are given. A case is one of the three methods on one domain.",
         ),
     ),

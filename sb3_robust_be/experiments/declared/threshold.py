@@ -65,13 +65,16 @@ PRESETS = {
         (*_contenders(c.RATES), *_contenders(c.RATES, clip=c.HARD)),
         seeds=30,
         selection_seeds=5,
-        note="The paper's steps and step sizes, with fewer seeds and without Lunar Lander.",
+        further_step_sizes=c.FURTHER,
+        note="The paper's steps and step sizes, with fewer seeds and without Lunar Lander. DQN with every loss, with "
+        "and without a target network or layer normalisation, and a random agent are in `control`, at the same steps.",
     ),
     "paper": ControlPreset(
         ALL_DOMAINS,
         (*_contenders(c.RATES), *_contenders(c.RATES, clip=c.HARD)),
         seeds=100,
         selection_seeds=10,
+        further_step_sizes=c.FURTHER,
     ),
 }
 

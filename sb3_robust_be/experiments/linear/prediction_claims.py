@@ -279,13 +279,39 @@ def _errs_less(x: str, y: str) -> Judge:
 
 
 def _larger_step_size(x: str, y: str) -> Judge:
-    """By the step sizes α that the selection seeds have chosen; on the same ones of a grid nothing can be said."""
+    """By the step size of the least error on each seed."""
 
     def judge(claim: str, panel: Panel) -> Verdict:
-        first, second = (panel[name].alphas[panel[name].chosen] for name in (x, y))
-        return computed(claim, float(np.log2(first / second)), 0.0, "above", "log₂ of the ratio of step sizes")
+        first, second = (best_exponents(panel[name]) for name in (x, y))
+        verdict = _above_or_tied(claim, panel[x], panel[y], first, second, "best step sizes")
+        return replace(verdict, quantity="mean difference of log₂ of step sizes")
 
     return judge
+
+
+def best_exponents(of: Sensitivity) -> np.ndarray:
+    """
+    :param of: An algorithm on a problem.
+    :return: ``log₂`` of the step size at which each seed has its least error, shape (seeds,); of the smaller one where
+        two have the same, and of the smallest where the seed diverged at all of them.
+    """
+    return np.log2(of.alphas)[of.errors.argmin(axis=0)]
+
+
+def _above_or_tied(
+    claim: str, x: Sensitivity, y: Sensitivity, first: np.ndarray, second: np.ndarray, what: str
+) -> Verdict:
+    """The claim "what is made of x's errors is above what is made of y's", on pairs of seeds; or that it is a tie.
+
+    :param first: Made of x's errors, shape (seeds,).
+    :param second: Of y's, likewise.
+    :param what: They are.
+    """
+    if not np.array_equal(first, second):
+        return greater(claim, first, second, method="paired")
+    same = np.allclose(x.errors, y.errors, rtol=10.0 ** (1 - SIGNIFICANT_DIGITS), atol=0.0)
+    reason = "the two have the same errors at every step size" if same else f"the {what} are equal on every seed"
+    return replace(computed(claim, 0.0, 0.0, "above", PAIRED_MEANS), reason=reason)
 
 
 def _less_sensitive_claim(x: str, y: str, one_limit: bool) -> str:
@@ -306,11 +332,7 @@ def _wider(x: str, y: str, limit_of: str | None = None) -> Judge:
         else:
             limit = error_limit(panel[limit_of].best)
             first, second = (step_sizes_within(panel[name].errors, limit) for name in (x, y))
-        if not np.array_equal(first, second):
-            return greater(claim, first, second, method="paired")
-        same = np.allclose(panel[x].errors, panel[y].errors, rtol=10.0 ** (1 - SIGNIFICANT_DIGITS), atol=0.0)
-        reason = "the two have the same errors at every step size" if same else "the widths are equal on every seed"
-        return replace(computed(claim, 0.0, 0.0, "above", PAIRED_MEANS), reason=reason)
+        return _above_or_tied(claim, panel[x], panel[y], first, second, "widths")
 
     return judge
 
