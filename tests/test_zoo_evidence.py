@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from sb3_robust_be import zoo
-from sb3_robust_be.experiments.control.preset import read, selection_scores
+from sb3_robust_be.experiments.control.preset import read
 from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.publish import FOLDER, load
 from sb3_robust_be.qrc.qrc import FALLING
@@ -59,7 +59,7 @@ def evidence(name, labels):
 
 def score(results, key, label):
     """Of a contender's best setting; all are alike where nothing is chosen."""
-    return selection_scores(results.selection[key, label]).max() if (key, label) in results.selection else 0.0
+    return results.selection[key, label].scores.max() if (key, label) in results.selection else 0.0
 
 
 def cases():

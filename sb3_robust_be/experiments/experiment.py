@@ -235,6 +235,32 @@ def without_rows(runs: Iterable[Run], rows: Rows) -> list[Run]:
     return missing
 
 
+_SAME_RUN = ("stage", "domain", "seed", "steps")
+"""The names that equal runs have in common, whatever they are called"""
+_CALLED = ("experiment", "contender", "setting")
+
+
+def rows_of_same_runs(runs: Iterable[Run], rows: Rows, experiment: str) -> list[Row]:
+    """
+    :param runs: Without rows of their own.
+    :param rows: Of other contenders or experiments, with the same measure. Those of runs that failed, or that do not
+        say with which spec they were made, are of no use.
+    :param experiment: The name of the runs' own.
+    :return: The rows of the same runs, those with the same spec, stage and seed, under the names of these.
+    """
+    known: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        if RUN_SPEC in row and "failed" not in row:
+            known.setdefault((row[RUN_SPEC], *key_of(row, _SAME_RUN)), []).append(row)
+    found = []
+    for run in runs:
+        same = known.get((run.digest, *key_of(run.names, _SAME_RUN)), [])
+        # Several contenders may have it: the rows of one of them.
+        of_one = [row for row in same if key_of(row, _CALLED) == key_of(same[0], _CALLED)]
+        found += [{**row, "experiment": experiment, **run.names} for row in of_one]
+    return found
+
+
 def without_other_runs(runs: Iterable[Run], rows: Rows) -> list[Row]:
     """
     :param runs: Of a plan.

@@ -16,6 +16,8 @@ from sb3_robust_be.runner.store import Counts, status
 
 ALL = "all"
 _KNOWN = "known"
+_SHARED = "shared"
+"""Rows that other experiments have of the same runs"""
 
 
 def find(name: str) -> Experiment:
@@ -67,8 +69,12 @@ def folder(out: str | Path, experiment: Experiment, scale: str) -> Path:
 
 def results_in(out: Path) -> Results:
     """What has been found in a folder of runs: by the runs there, or by others whose rows were given to it."""
-    known = find_table(out / _KNOWN)
-    return Results(out, read_rows(known) if known else ())
+    return Results(out, [*_rows_in(out, _KNOWN), *_rows_in(out, _SHARED)])
+
+
+def _rows_in(out: Path, name: str) -> list[Row]:
+    table = find_table(out / name)
+    return read_rows(table) if table else []
 
 
 def keep_known(out: Path, rows: Rows) -> None:
@@ -80,11 +86,28 @@ def keep_known(out: Path, rows: Rows) -> None:
     """
     done = [row for row in rows if "failed" not in row]
     given = {_without_run_spec(row) for row in done}
-    lost = [row for row in results_in(out).known if _without_run_spec(row) not in given]
+    lost = [row for row in _rows_in(out, _KNOWN) if _without_run_spec(row) not in given]
     if lost:
         raise ValueError(f"{out} goes on from {len(lost)} rows that are not in the table given; give another --out.")
     out.mkdir(parents=True, exist_ok=True)
     write_rows(out / _KNOWN, done)
+    # What was shared may have been published since, as its own.
+    if (table := find_table(out / _SHARED)) is not None:
+        still = [row for row in read_rows(table) if _without_run_spec(row) not in given]
+        table.unlink()
+        if still:
+            write_rows(out / _SHARED, still)
+
+
+def keep_shared(out: Path, rows: Rows) -> None:
+    """Go on in a folder from rows that other experiments have of the same runs.
+
+    :param out: The folder of an experiment's runs.
+    :param rows: Under the names of its own runs, beside those that it goes on from already.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    # Each once: several shards may find them.
+    write_rows(out / _SHARED, list({_without_run_spec(row): row for row in [*_rows_in(out, _SHARED), *rows]}.values()))
 
 
 def _without_run_spec(row: Row) -> str:

@@ -24,7 +24,14 @@ from sb3_robust_be.experiments.find import (
     results_in,
 )
 from sb3_robust_be.experiments.publish import FOLDER, find_table, publish, published
-from sb3_robust_be.experiments.reporting import PAPER, make_report, report_folder, rows_of_all_runs, runs_left
+from sb3_robust_be.experiments.reporting import (
+    PAPER,
+    control_rows,
+    make_report,
+    report_folder,
+    rows_of_all_runs,
+    runs_left,
+)
 from sb3_robust_be.report import Report
 from sb3_robust_be.system import available_cores
 
@@ -125,7 +132,7 @@ def make_page(job: Job) -> Page:
     if missing and not partly:
         again = run if job.source is None else f"{run} --from {job.source}"
         return Page(f"{runs_left(experiment, scale, missing, job.out, job.source)}: {again}", None)
-    made = make_report(experiment, scale, rows, run)
+    made = make_report(experiment, scale, rows, run, control_rows(experiment.name, scale, job.source))
     said = report.markdown(made) if job.markdown else str(report.write(made, _folder(job), job.png))
     return Page(said, replace(made, plots=(), tables=(), pictures=()))
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sb3_robust_be.experiments.declared import load_declared, names
-from sb3_robust_be.experiments.experiment import Experiment
+from sb3_robust_be.experiments.experiment import SCALES, Experiment
 from sb3_robust_be.experiments.publish import load, published
-from sb3_robust_be.experiments.reporting import PAPER, make_report
-from sb3_robust_be.report import Report, verdict_table
+from sb3_robust_be.experiments.reporting import PAPER, control_rows, make_report
+from sb3_robust_be.report import Report, Table, verdict_table
 from sb3_robust_be.report.sentences import by_sentence
 from sb3_robust_be.report.tables import markdown_text
 
@@ -17,17 +17,26 @@ PAGE = "README.md"
 """The page's name, beside the tables"""
 LONGEST_TABLE = 60
 """Rows; longer tables are left to the reports"""
+WANTED_TABLES: Mapping[str, tuple[str, ...]] = {"one-setting": ("returns",)}
+"""By experiment, tables that the page has however long they are: the means, worst deciles and failed seeds behind what
+the README says"""
 
-#: By experiment, as files of ``.github`` in this package's repository, with what they show.
-PICTURES: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "fixed-points": (
+#: By experiment and scale, as files of ``.github`` in this package's repository, with what they show.
+PICTURES: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
+    ("fixed-points", "paper"): (
         ("fixed_points.png", "Errors of the minima of MSBE, MHBE and MABE on five problems, over the least possible"),
     ),
-    "prediction": (("prediction.png", "MSVE of TDC, TDC-Huber and TDC-ℓ1 over step sizes on the prediction problems"),),
-    "control": (("control.png", "Returns of every seed in five domains, by algorithm"),),
-    "threshold": (("threshold.png", "Returns of every seed of QRC-Huber for six thresholds in four domains"),),
-    "minatar-population": (("minatar.png", "Learning curves of DQN, QRC, QRC-Huber and QLC in five MinAtar games"),),
-    "cliff-maps": (
+    ("prediction", "paper"): (
+        ("prediction.png", "MSVE of TDC, TDC-Huber and TDC-ℓ1 over step sizes on the prediction problems"),
+    ),
+    ("control", "laptop"): (("control.png", "Returns of every seed in five domains, by algorithm"),),
+    ("threshold", "laptop"): (
+        ("threshold.png", "Returns of every seed of QRC-Huber for six thresholds in four domains"),
+    ),
+    ("minatar-population", "laptop"): (
+        ("minatar.png", "Learning curves of DQN, QRC, QRC-Huber and the QLC of 0.1 in five MinAtar games"),
+    ),
+    ("cliff-maps", "laptop"): (
         (
             "cliff_world.png",
             "Cliff World: values with greedy actions above, h of each action below, of QRC on the left and QRC-Huber "
@@ -85,9 +94,11 @@ _INTRODUCTION = f"""# Results
 
 Each section is one experiment of the paper {PAPER}, or one of ours that
 explains them: a summary, the paper's sentences, verdicts on each in the words in which it was judged, and the numbers
-behind them. The control experiments are shorter than the paper's, as their notes say. What we
-make of this, and how experiments are run, is in [experiments/README.md](../experiments/README.md). From the same
-tables, `sb3-robust-be experiment report all --published` makes a page per experiment with every figure and table.
+behind them. The paper's experiments with agents have fewer steps, seeds or settings here than there, as the notes of
+each say. Of an experiment that stands here at two scales the larger one comes first; where they differ, it is the one
+that we go by. What we make of this, and how experiments are run, is in
+[experiments/README.md](../experiments/README.md). From the same tables,
+`sb3-robust-be experiment report all --published` makes a page per experiment with every figure and table.
 
 ## How to read it
 
@@ -117,6 +128,9 @@ such value:
 """
 
 
+_LARGEST_FIRST = tuple(reversed(SCALES))
+
+
 def results_page(folder: Path) -> str:
     """
     :param folder: Of published tables.
@@ -124,14 +138,15 @@ def results_page(folder: Path) -> str:
     :raises ValueError: If there is none of a declared experiment.
     """
     there = published(folder)
-    found = [(name, scale) for name in names() for own, scale in there if own == name]
+    found = [(name, scale) for name in names() for scale in _LARGEST_FIRST if (name, scale) in there]
     if not found:
         raise ValueError(
             f"{folder} has no table of a declared experiment; give a folder that `publish` has written to."
         )
     columns = "\n".join(f"- `{column}`: {meaning}" for column, meaning in COLUMNS.items())
     contents = "\n".join(
-        f"- [{markdown_text(load_declared(name).summary)}](#{name}-{scale}) ({load_declared(name).figure})"
+        f"- [{markdown_text(load_declared(name).summary)}](#{name}-{scale}) "
+        f"({load_declared(name).figure}; scale `{scale}`)"
         for name, scale in found
     )
     sections = [results_section(folder, name, scale) for name, scale in found]
@@ -153,24 +168,49 @@ def results_section(folder: Path, name: str, scale: str) -> str:
             f"`sb3-robust-be experiment run {name} --scale {scale} --from {folder}` makes these again, to be published."
         )
     command = f"sb3-robust-be experiment run {name} --scale {scale}"
-    return _section(experiment, scale, make_report(experiment, scale, rows, command))
+    made = make_report(experiment, scale, rows, command, control_rows(name, scale, folder))
+    return _section(experiment, scale, made, larger_scale(folder, name, scale))
 
 
-def _section(experiment: Experiment, scale: str, made: Report) -> str:
+def larger_scale(folder: Path, name: str, scale: str) -> str | None:
+    """
+    :param folder: Of published tables.
+    :param name: Of an experiment.
+    :param scale: One of its scales.
+    :return: The largest scale of which there is a table, if it is larger than this one.
+    """
+    there = published(folder)
+    largest = next((one for one in _LARGEST_FIRST if (name, one) in there), scale)
+    return None if largest == scale else largest
+
+
+def _section(experiment: Experiment, scale: str, made: Report, larger: str | None) -> str:
     parts = [
         f"## {experiment.name} ({scale})",
         f"{markdown_text(made.title)}.",
+        *([_smaller_than(experiment.name, larger)] if larger else []),
         _list(made.summary),
         f"    {made.command}",
         *_verdicts(made),
     ]
-    for file, shows in PICTURES.get(experiment.name, ()):
+    for file, shows in PICTURES.get((experiment.name, scale), ()):
         parts.append(f"![{shows}](../../.github/{file})")
     for table in made.tables:
-        if len(table.rows) <= LONGEST_TABLE:
+        if _is_shown(made, table):
             parts += [markdown_text(table.caption), table.markdown().rstrip()]
     parts.append(f"Notes:\n\n{_list([*made.notes, *made.readings, *_made_with(made)])}")
     return "\n\n".join(parts) + "\n"
+
+
+def _smaller_than(name: str, larger: str) -> str:
+    return (
+        f"This is a smaller size of the experiment. The larger one, at [scale `{larger}`](#{name}-{larger}), stands "
+        "above; where they differ, it is the one that we go by."
+    )
+
+
+def _is_shown(made: Report, table: Table) -> bool:
+    return len(table.rows) <= LONGEST_TABLE or table.name in WANTED_TABLES.get(made.name, ())
 
 
 def _list(texts: Sequence[str]) -> str:
@@ -196,7 +236,7 @@ def _verdicts(made: Report) -> list[str]:
 
 
 def _made_with(made: Report) -> list[str]:
-    longer = [table.name for table in made.tables if len(table.rows) > LONGEST_TABLE]
+    longer = [table.name for table in made.tables if not _is_shown(made, table)]
     left_out = f"Longer tables are in the report: {', '.join(longer)}." if longer else ""
     failures = f"Failed runs: {len(made.failures)}." if made.failures else ""
     where = "; ".join(f"{name} {value}" for name, value in {**made.hardware, **made.versions}.items())

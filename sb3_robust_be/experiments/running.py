@@ -6,11 +6,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sb3_robust_be.experiments.declared import load_declared, names
 from sb3_robust_be.experiments.environments import check_environments
-from sb3_robust_be.experiments.experiment import Experiment, Results, distinct_specs, name_of, without_rows
-from sb3_robust_be.experiments.find import find, folder, keep_known, results_in
+from sb3_robust_be.experiments.experiment import (
+    Experiment,
+    Results,
+    distinct_specs,
+    name_of,
+    rows_of_same_runs,
+    without_rows,
+)
+from sb3_robust_be.experiments.find import find, folder, keep_known, keep_shared, results_in
 from sb3_robust_be.experiments.options import RETRY, Execution, execute, start_fresh
-from sb3_robust_be.experiments.publish import load
+from sb3_robust_be.experiments.publish import load, published
 from sb3_robust_be.experiments.rows import RUN_SPEC, Row, Rows
 from sb3_robust_be.runner.store import status
 
@@ -43,7 +51,8 @@ def run(
     :param experiment: Itself, its name, or the path of a Python or YAML file.
     :param scale: Of its presets.
     :param out: The folder of all experiments.
-    :param source: A folder of published tables, whose runs need not be made.
+    :param source: A folder of published tables, whose runs need not be made: those of the experiment, and those of
+        others at this scale that are the same.
     :param execution: Of :class:`~sb3_robust_be.experiments.options.Execution`, such as ``jobs=4``.
     :return: The rows, from which :func:`~sb3_robust_be.experiments.report` makes a page.
     """
@@ -51,21 +60,36 @@ def run(
     where, how = folder(out, found, scale), Execution(**execution)
     preset = found.preset(scale)
     start_fresh(how, where)
+    elsewhere: list[Row] = []
     if source is not None:
-        given = load(Path(source), found.name, scale)
-        keep_known(where, given)
-        if nameless := sum(RUN_SPEC not in row for row in given):
-            print(
-                f"{nameless} of {len(given)} rows in {source} do not say with which arguments they were made, as older "
-                "tables do not: they are taken by their names and settings alone."
-            )
+        elsewhere = _rows_of_others(found, scale, Path(source))
+        # Where others have some, an experiment of which nothing is published yet can begin with these.
+        if not elsewhere or (found.name, scale) in published(Path(source)):
+            given = load(Path(source), found.name, scale)
+            keep_known(where, given)
+            elsewhere += given
+            if nameless := sum(RUN_SPEC not in row for row in given):
+                print(
+                    f"{nameless} of {len(given)} rows in {source} do not say with which arguments they were made, as "
+                    "older tables do not: they are taken by their names and settings alone."
+                )
     if how.fresh:
         # Also for the commands that go on after an interruption.
         where.mkdir(parents=True, exist_ok=True)
         (where / _FRESH).touch()
+    if (where / _FRESH).exists():
+        return make_runs(found, preset, results_in(where), how)
     # Those of other scales are other runs, and folders that were set aside have a date behind their scale.
-    others = () if (where / _FRESH).exists() else sorted(where.parent.glob(f"*-{scale}"))
-    return make_runs(found, preset, results_in(where), how, others=others)
+    others = sorted(where.parent.glob(f"*-{scale}"))
+    return make_runs(found, preset, results_in(where), how, others=others, elsewhere=elsewhere)
+
+
+def _rows_of_others(experiment: Experiment, scale: str, source: Path) -> list[Row]:
+    """The published rows of other declared experiments whose runs have the same columns."""
+    there = [name for name, size in published(source) if size == scale and name in names() and name != experiment.name]
+    return [
+        row for name in there if load_declared(name).measure is experiment.measure for row in load(source, name, scale)
+    ]
 
 
 def make_runs(
@@ -76,6 +100,7 @@ def make_runs(
     named: Callable[[Row], str] = name_of,
     before_round: Callable[[list[Row]], None] = lambda names: None,
     others: Sequence[Path] = (),
+    elsewhere: Rows = (),
 ) -> Ran:
     """
     :param experiment: Whose runs.
@@ -85,6 +110,7 @@ def make_runs(
     :param named: What a failed run is called.
     :param before_round: Called with the names of a round's runs.
     :param others: Folders of other experiments, whose finished runs are copied where they are the same.
+    :param elsewhere: Rows of other experiments or contenders, which are taken where their runs are the same.
     :return: After as many rounds as there are; each one may depend on what those before it have found.
     """
     rows, failed, checked = list(results.known), 0, False
@@ -99,6 +125,11 @@ def make_runs(
         rows = fitting
         if not (runs := without_rows(planned, rows)):
             return Ran(rows, failed, 0)
+        if same := rows_of_same_runs(runs, elsewhere, experiment.name):
+            print(f"{len(same)} rows are those of other experiments or contenders, whose runs are the same.")
+            keep_shared(results.out, same)
+            rows += same
+            continue
         specs = distinct_specs(runs)
         if not checked:
             experiment.check(preset)

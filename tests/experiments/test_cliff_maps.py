@@ -8,7 +8,7 @@ from made_rows import made_rows
 
 from sb3_robust_be.envs.cliff_world import N_STATES, coordinates, observation_table
 from sb3_robust_be.experiments.cliff_world.learned_tables import TRAIN, reaches_goal
-from sb3_robust_be.experiments.cliff_world.mechanism import UNCORRECTED
+from sb3_robust_be.experiments.cliff_world.mechanism import SMOOTH_CLIP, UNCORRECTED
 from sb3_robust_be.experiments.cliff_world.trace import GROUPS, tables
 from sb3_robust_be.experiments.control.training import control_spec
 from sb3_robust_be.experiments.declared import load_declared
@@ -82,7 +82,7 @@ def test_the_experiment_keeps_tables_and_traces_and_draws_them(tmp_path):
     preset = CliffPreset(seeds=2, steps=200, trace_points=5, compile=False)
     specs = distinct_specs(EXPERIMENT.plan(preset, []))
     units = make_units(specs, 1)
-    assert sorted(map(len, units)) == [2, 2, 2, 4]  # populations, QRC-Huber's with and without its correction in one
+    assert sorted(map(len, units)) == [2, 2, 2, 2, 4]  # populations, QRC-Huber's with and without its correction in one
     run_units(units, tmp_path, executor="serial", progress=False)
     results = Results(tmp_path)
     q = results.arrays(specs[0], "tables")["q"]
@@ -97,10 +97,10 @@ def test_the_experiment_keeps_tables_and_traces_and_draws_them(tmp_path):
     analysis = EXPERIMENT.analyse(preset, EXPERIMENT.collect(preset, results))
     assert [plot.name for plot in analysis.plots] == ["cliff-world", "mechanism", "distributions"]
     assert [row["algorithm"] for row in analysis.tables[0].rows] == [label(name) for name in CONTENDERS]
-    assert len(analysis.verdicts) == 11
+    assert len(analysis.verdicts) == 17
 
 
-CORRECTED = {"qrc", "qrc_huber", "qlc"}
+CORRECTED = {"qrc", "qrc_huber", SMOOTH_CLIP, "qlc"}
 
 
 def made_cliff_rows(preset, finals, traces=()):
@@ -180,6 +180,7 @@ AS_FOUND = {
         "start_value": 4.0,
     },
 }
+AS_FOUND[SMOOTH_CLIP] = AS_FOUND["qrc_huber"]
 AS_NOT_FOUND = {
     "qrc": {"push": (0.02, 0.1, 0.1), "start_value": -200.0},
     "qrc_huber": {
@@ -190,17 +191,18 @@ AS_NOT_FOUND = {
         "start_value": -40.0,
     },
 }
+AS_NOT_FOUND[SMOOTH_CLIP] = AS_NOT_FOUND["qrc_huber"]
 
 
 @pytest.mark.parametrize(("traces", "outcome"), [(AS_FOUND, "holds"), (AS_NOT_FOUND, "does not hold")])
 def test_what_is_said_of_the_mechanism_follows_from_the_traces(traces, outcome):
     lowest, low, high = (mean - 0.1 * np.arange(9) for mean in (-90.0, -40.0, -10.0))
-    finals = {"qrc": lowest, "qrc_huber": low, UNCORRECTED: high}
+    finals = {"qrc": lowest, "qrc_huber": low, UNCORRECTED: high, SMOOTH_CLIP: low}
     if traces is AS_NOT_FOUND:
-        finals = dict(zip(finals, (high, low, lowest), strict=True))
+        finals = dict(zip(finals, (high, low, lowest, low), strict=True))
     analysis = analysed(CliffPreset(seeds=9, steps=200), finals, traces)
     order, skewed, emphasis, suffers, ours = by_sentence(analysis.verdicts)
-    assert [str(one.outcome) for group in (skewed, emphasis, suffers) for one in group.verdicts] == [outcome] * 5
+    assert [str(one.outcome) for group in (skewed, emphasis, suffers) for one in group.verdicts] == [outcome] * 10
     *without, failing = ours.verdicts
     assert (ours.sentence, [str(one.outcome) for one in without]) == ("", [outcome] * 4)
     # All greedy policies reach the goal.
@@ -211,7 +213,7 @@ def test_what_is_said_of_the_mechanism_follows_from_the_traces(traces, outcome):
             "clipped in 94% of the replayed falls, where its correction is 1.04% of the TD error" in analysis.notes[0]
         )
         assert "at blocked moves it is 31%, and 62% in the last quarter" in analysis.notes[0]
-        assert "QRC: 400; QRC-Huber: 8.04" in analysis.notes[1]
+        assert "QRC: 400; QRC-Huber: 8.04; QRC-Huber, smooth clip: 8.04" in analysis.notes[1]
 
 
 def test_the_mechanisms_figure_shows_the_traces():
@@ -223,7 +225,7 @@ def test_the_mechanisms_figure_shows_the_traces():
     assert rows["Falls: h clipped", "qrc_huber", 1.0] == pytest.approx(0.909)
     assert rows["Blocked moves: share", "qrc_huber", 3.0] == pytest.approx(1.212)
     above = [rows["Runs whose start is above 0", name, 3.0] for name in CONTENDERS]
-    assert above == [1.0, 1.0, 0.0, 0.0, 0.0]
+    assert above == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
     drawn = {panel: {name for p, name, _ in rows if p == panel} for panel, _, _ in rows}
     without_h = {panel for panel, names in drawn.items() if names == CORRECTED}
     assert len(drawn) == 6

@@ -13,6 +13,7 @@ from made_rows import made_rows
 
 from sb3_robust_be.experiments.control import contenders as c
 from sb3_robust_be.experiments.control.contenders import RATES
+from sb3_robust_be.experiments.control.control_analysis import edge_notes, missing_notes, over_step_sizes
 from sb3_robust_be.experiments.control.domains import (
     ALL_DOMAINS,
     CHEAP_DOMAINS,
@@ -72,16 +73,106 @@ def test_selection_and_reported_seeds_are_disjoint():
     assert sum(spec["env"] == "Acrobot-v1" for spec in reported) == 2 * 2
 
 
-def test_reported_runs_are_known_when_all_selection_has_ended():
+def test_reported_runs_are_known_when_their_contender_has_chosen_on_the_domain():
     everything = plan(PRESET, rows_of(PRESET, by_rate))
-    selection = plan(PRESET, [])
-    assert {run.names["stage"] for run in selection} == {SELECTION}
+    selection = [run for run in everything if run.names["stage"] == SELECTION]
+    fixed = [run for run in everything if run.names["contender"] == "fixed"]
+    assert plan(PRESET, []) == [*selection, *fixed], "who has nothing to choose need not wait"
     assert everything[: len(selection)] == selection
     rows = rows_of(PRESET, by_rate)[: len(selection)]
-    assert plan(PRESET, rows[:-1]) == selection
+    on_cart_pole = [run for run in everything if run.names["domain"] == "cart-pole" and run not in selection]
+    waiting = [run for run in everything if run not in plan(PRESET, rows[:-1])]
+    assert {(run.names["domain"], run.names["contender"]) for run in waiting} == {("acrobot", "fast")}
+    assert set(map(str, on_cart_pole)) <= set(map(str, plan(PRESET, rows[:-1])))
     assert plan(PRESET, rows) == everything
     # A run that failed has ended as well.
     assert len(plan(PRESET, [*rows[:-1], {**selection[-1].names, "failed": "no luck"}])) == len(everything)
+
+
+def test_what_has_not_been_chosen_yet_is_left_out():
+    rows = rows_of(PRESET, by_rate)
+    last = [row for row in rows if row["stage"] == SELECTION][-1]
+    found = read(PRESET, [row for row in rows if row is not last])
+    assert (last["domain"], last["contender"]) == ("acrobot", "fast")
+    assert set(found.settings) == set(found.reported) == set(read(PRESET, rows).settings) - {("acrobot", "fast")}
+    assert set(found.selection) == {("cart-pole", "fast")}
+    assert missing_notes(read(PRESET, rows)) == []
+    (left_out,) = missing_notes(found)
+    assert "Acrobot" in left_out
+    assert "Cart-pole" not in left_out
+
+
+def test_one_setting_for_all_domains_waits_for_all_of_them():
+    shared = replace(PRESET, one_setting=True)
+    rows = rows_of(shared, by_rate)
+    last = [row for row in rows if row["stage"] == SELECTION][-1]
+    found = read(shared, [row for row in rows if row is not last])
+    assert {label for _, label in found.settings} == {"fixed"}
+
+
+# --- step sizes beyond the grid ---
+
+GRID = (2.0**-10, 2.0**-9, 2.0**-8)
+WIDE = ControlPreset(
+    ("cart-pole",),
+    (Contender("one", "dqn", {"learning_rate": GRID, "target_update_interval": (8, 64)}),),
+    seeds=1,
+    selection_seeds=2,
+    further_step_sizes=2,
+)
+
+
+def tried(best, preset=WIDE):
+    """The exponents and refreshes that are tried where returns fall with the distance from the best exponent."""
+
+    def final(run):
+        arguments = run.spec["arguments"]
+        distance = abs(np.log2(arguments["learning_rate"]) - best)
+        return {"final": -distance - (0.1 if arguments["target_update_interval"] == 8 else 0.0)}
+
+    rows = made_rows(plan, preset, final)
+    found = read(preset, rows)
+    settings = [
+        (np.log2(s["learning_rate"]), s["target_update_interval"]) for s in found.selection["cart-pole", "one"].settings
+    ]
+    return settings[6:], np.log2(found.settings["cart-pole", "one"]["learning_rate"]), edge_notes(found)
+
+
+def test_beyond_the_end_where_the_best_lies_further_step_sizes_are_tried():
+    assert tried(-9) == ([], -9, []), "it lies inside"
+    # The best is at the end until the next one is worse; with the refresh of the best alone.
+    assert tried(-10) == ([(-11, 64)], -10, [])
+    assert tried(-11) == ([(-11, 64), (-12, 64)], -11, [])
+    assert tried(-8) == ([(-7, 64)], -8, [])
+    # No further than two: what is chosen there is at an end, and the report says so.
+    further, chosen, (note,) = tried(-14)
+    assert (further, chosen) == ([(-11, 64), (-12, 64)], -12)
+    assert "DQN" not in note
+    assert "one on Cart-pole (learning_rate=2^-12, the smallest)" in note
+    assert tried(-14, replace(WIDE, further_step_sizes=0))[:2] == ([], -10)
+
+
+def test_what_is_equal_at_all_step_sizes_is_not_tried_further():
+    rows = made_rows(plan, WIDE, lambda run: {"final": -1000.0})
+    found = read(WIDE, rows)
+    assert len(found.selection["cart-pole", "one"].settings) == 6
+    assert found.settings["cart-pole", "one"]["learning_rate"] == 2.0**-10
+
+
+def test_no_further_step_sizes_of_schedules_or_with_one_setting_for_all():
+    falling = Contender("one", "dqn", {"learning_rate": (c.falling(-9), c.falling(-10))})
+    for preset in (replace(WIDE, contenders=(falling,)), replace(WIDE, one_setting=True)):
+        settings = settings_of(preset.contenders[0].grid)
+        finals = {json.dumps(setting): -1.0 * i for i, setting in enumerate(settings)}
+        rows = [{**run.names, "final": finals[json.dumps(run.names["setting"])]} for run in plan(preset, [])]
+        assert read(preset, rows).selection["cart-pole", "one"].settings == settings
+
+
+def test_the_loss_over_step_sizes_is_over_those_of_the_grid():
+    rows = made_rows(plan, WIDE, lambda run: {"final": -np.log2(run.spec["arguments"]["learning_rate"])})
+    results = read(WIDE, rows)
+    assert set(over_step_sizes(results)["Cart-pole"]["one"]) == {2.0**-12, 2.0**-11, *GRID}
+    assert set(over_step_sizes(results, further=False)["Cart-pole"]["one"]) == set(GRID)
 
 
 def test_the_best_setting_on_the_selection_seeds_is_reported():
@@ -128,7 +219,7 @@ def test_a_diverged_run_spoils_its_setting():
         rate = spec["arguments"]["learning_rate"]
         return np.nan if rate == 0.2 and spec["seed"] == FIRST_SELECTION_SEED else rate
 
-    finals = read(PRESET, rows_of(PRESET, rule)).selection["cart-pole", "fast"]
+    finals = read(PRESET, rows_of(PRESET, rule)).selection["cart-pole", "fast"].finals
     np.testing.assert_array_equal(finals, [[0.1, 0.1], [np.nan, 0.2]])
     np.testing.assert_allclose(selection_scores(finals), [0.1, 0.15])  # the lowest of all, 0.1, in place of NaN
 
@@ -138,7 +229,7 @@ def test_a_diverged_run_spoils_its_setting():
 CONTROL = ("control", "target-networks", "threshold", "saddlepoint", "minatar")
 
 
-OF_SQUARED_LOSS = ("squared loss, target", "squared loss, no target")
+WITHIN_THE_SWEEP = ("squared loss, target", "squared loss, no target", "Huber loss")
 
 
 @pytest.mark.parametrize(
@@ -153,8 +244,8 @@ def test_every_preset_declares_runs_that_can_be_told_apart(name, scale):
     for run in runs:
         by_spec.setdefault(json.dumps(run.spec, sort_keys=True), set()).add(run.names["contender"])
     shared = {frozenset(names) for names in by_spec.values() if len(names) > 1}
-    squared = {"laptop": ("squared loss",), "long": OF_SQUARED_LOSS, "paper": OF_SQUARED_LOSS}
-    of_control = squared.get(scale, ()) if name == "control" else ()
+    within = {"laptop": ("squared loss",), "long": WITHIN_THE_SWEEP, "paper": WITHIN_THE_SWEEP}
+    of_control = within.get(scale, ()) if name == "control" else ()
     assert shared == {frozenset({"dqn", f"dqn, {which}"}) for which in of_control}
     assert len({contender.label for contender in preset.contenders}) == len(preset.contenders)
 
@@ -165,7 +256,7 @@ def test_the_papers_sizes():
     by_label = {c.label: c for c in preset.contenders}
     assert len(settings_of(by_label["qrc_huber"].grid)) == 6
     assert by_label.keys() == {
-        *("dqn", "dqn, squared loss, target", "dqn, squared loss, no target", "dqn, layer norm"),
+        *("dqn", "dqn, Huber loss", "dqn, squared loss, target", "dqn, squared loss, no target", "dqn, layer norm"),
         *("qrc", "qrc_huber", "qrc_huber, hard clip", "qlc", "sbeed", "random"),
     }
     assert by_label["qrc_huber"].choices == {"projection": "smooth_huber"}
@@ -188,11 +279,13 @@ def test_other_contenders_on_one_domain():
     fast, slow = (Contender(label, "qrc", {"learning_rate": (0.1, 0.2)}) for label in ("fast", "slow"))
     few = replace(fast, grid={"learning_rate": (0.1,)})
     preset = ControlPreset(("cart-pole", "acrobot"), (fast, slow), 2, 2, contenders_of={"acrobot": (few,)})
-    selection = plan(preset, [])
+    at_once = plan(preset, [])
+    selection = [run for run in at_once if run.names["stage"] == SELECTION]
     assert {(run.names["domain"], run.names["contender"]) for run in selection} == {
         ("cart-pole", "fast"),
         ("cart-pole", "slow"),
     }
+    assert {(run.names["domain"], run.names["contender"]) for run in at_once[len(selection) :]} == {("acrobot", "fast")}
     rows = [{**run.names, "final": run.names["setting"]["learning_rate"]} for run in selection]
     reported = plan(preset, rows)[len(selection) :]
     found = {(run.names["domain"], run.names["contender"], run.names["setting"]["learning_rate"]) for run in reported}
@@ -246,5 +339,8 @@ def test_held_out_domains_are_planned_as_a_presets_own():
 )
 def test_experiments_share_runs_with_control(name, share):
     """The same spec to the letter, so that a finished run of the one is the other's."""
-    own, controls = ({run_id(run.spec) for run in plan(load_declared(e).preset("long"), [])} for e in (name, "control"))
+    own, controls = (
+        {run_id(run.spec) for run in plan(load_declared(e).preset("long"), []) if run.names["stage"] == SELECTION}
+        for e in (name, "control")
+    )
     assert (len(own & controls), len(own)) == share

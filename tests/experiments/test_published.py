@@ -9,12 +9,22 @@ from dataclasses import replace
 import pytest
 from own_experiment import CAPPED, CONTENDERS, EXPERIMENT, RATES, SELECTED, SHARED, plan, specs_of
 
-from sb3_robust_be.experiments.experiment import REPORTED, SELECTION, Results, Run, distinct_specs, without_rows
+from sb3_robust_be.experiments import running
+from sb3_robust_be.experiments.experiment import (
+    REPORTED,
+    SELECTION,
+    Results,
+    Run,
+    distinct_specs,
+    rows_of_same_runs,
+    without_rows,
+)
 from sb3_robust_be.experiments.find import collected, keep_known, results_in, stage_counts
 from sb3_robust_be.experiments.publish import load, publish, published
 from sb3_robust_be.experiments.reporting import make_report
 from sb3_robust_be.experiments.rows import ORIGIN, RUN_SPEC
 from sb3_robust_be.experiments.run_functions import run_units
+from sb3_robust_be.runner.specs import dumps
 
 SEEDS = 3
 
@@ -88,6 +98,62 @@ def test_contenders_that_share_a_run_have_a_row_each(half):
     plain, same = ([row for row in rows if row["contender"] == label] for label in ("plain", "no cap"))
     assert [row["final"] for row in plain] == [row["final"] for row in same]
     assert [row["setting"] for row in plain] == [row["setting"] for row in same]
+
+
+def test_rows_of_the_same_runs_are_taken_under_other_names(half):
+    rows = EXPERIMENT.collect(SEEDS, Results(half))
+    by_label = {label: [row for row in rows if row["contender"] == label] for label in CONTENDERS}
+    left = without_rows(plan(SEEDS, []), by_label["plain"])
+    found = rows_of_same_runs(left, by_label["plain"], "later")
+    assert found == [{**row, "contender": "no cap", "experiment": "later"} for row in by_label["plain"]]
+    assert len(found) == SHARED
+    # Whoever of several has it: once.
+    assert rows_of_same_runs(left, [*by_label["plain"], *by_label["no cap"]], "later") == found
+    # Not what has another spec, another seed or stage, or failed, or does not say what it was.
+    for other in ({RUN_SPEC: "0" * 8}, {"seed": 3}, {"stage": REPORTED}, {"failed": "no luck"}):
+        assert rows_of_same_runs(left, [{**row, **other} for row in by_label["plain"]], "later") == []
+    nameless = [{name: row[name] for name in row if name != RUN_SPEC} for row in by_label["plain"]]
+    assert rows_of_same_runs(left, nameless, "later") == []
+
+
+def in_any_order(rows):
+    return sorted(dumps({**without_origin(row), "scale": "laptop", "nothing": None}, "row") for row in rows)
+
+
+def test_an_experiment_goes_on_from_the_tables_of_others(whole, tmp_path, monkeypatch, capsys):
+    source, out = tmp_path / "tables", tmp_path / "out"
+    rows = EXPERIMENT.collect(SEEDS, Results(whole))
+    publish("own", "laptop", rows, source)
+    later = replace(EXPERIMENT, name="later")
+    foreign = replace(EXPERIMENT, name="own", measure=lambda run, results: [{"final": 0.0}])
+    declared = {"own": EXPERIMENT}
+    monkeypatch.setattr(running, "names", lambda: tuple(declared))
+    monkeypatch.setattr(running, "load_declared", declared.__getitem__)
+    how = {"executor": "serial", "progress": False}
+
+    declared["own"] = foreign
+    with pytest.raises(ValueError, match="later is not published at scale laptop"):
+        running.run(later, out=tmp_path / "foreign", source=source, **how)
+    declared["own"] = EXPERIMENT
+    ran = running.run(later, out=out, source=source, **how)
+    assert "rows are those of other experiments or contenders" in capsys.readouterr().out
+    # All but the run that failed there: it was made here, and failed again.
+    assert ran.failed == 1
+    assert len(list((out / "later-laptop" / "runs").iterdir())) == 1
+    found, left = collected(later, "laptop", results_in(out / "later-laptop"))
+    assert left == []
+    assert in_any_order(found) == in_any_order({**row, "experiment": "later"} for row in rows)
+
+    # Published, these rows are its own; going on from its own table, none is there twice.
+    publish("later", "laptop", found, source)
+    again = running.run(later, out=out, source=source, **how)
+    assert len(again.rows) == len(rows)
+    assert len(collected(later, "laptop", results_in(out / "later-laptop"))[0]) == len(rows)
+
+    # A fresh one takes none.
+    fresh = running.run(later, out=tmp_path / "fresh", fresh=True, **how)
+    assert len(fresh.rows) == len(rows)
+    assert len(list((tmp_path / "fresh" / "later-laptop" / "runs").iterdir())) > 1
 
 
 def test_what_is_left_is_what_no_row_names(half):

@@ -21,7 +21,10 @@ Traces = Mapping[str, Sequence[Mapping[str, np.ndarray]]]
 
 UNCORRECTED = "qrc_huber, κ = 0"
 """The same δ, networks and optimiser without the correction: semi-gradient Q-learning on the squared error"""
-CORRECTED = ("qrc", "qrc_huber", "qlc")
+SMOOTH_CLIP = "qrc_huber, smooth clip"
+CLIPS = ("qrc_huber", SMOOTH_CLIP)
+"""QRC-Huber as its class is by default, with the hard clip, and with τ tanh(h/τ)"""
+CORRECTED = ("qrc", *CLIPS, "qlc")
 _FALLS, _BLOCKED = GROUPS.index("falls"), GROUPS.index("blocked moves")
 _CAPTION = (
     "What corrections do over training. A fall is one of the four moves into the cliff; a blocked move goes against "
@@ -59,8 +62,7 @@ def add_mechanism(
     analysis.plots.append(_figure(stacked, next(iter(traces.values()))[0]["step"], rng))
     analysis.tables.append(report.Table("corrections", _rows(stacked), _TABLE))
     analysis.notes += _sentences(stacked)
-    qrc, huber = stacked["qrc"], stacked["qrc_huber"]
-    return [_skewed_updates(qrc, huber), _deemphasised(huber), _without_correction(stacked, scores, solved)]
+    return [_skewed_updates(stacked), _deemphasised(stacked), _without_correction(stacked, scores, solved)]
 
 
 def _stack(traces: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Floats]:
@@ -120,48 +122,57 @@ def _last(x: Floats) -> Floats:
     return _first(x[:, ::-1])
 
 
-def _skewed_updates(qrc: Mapping[str, Floats], huber: Mapping[str, Floats]) -> Rendering:
+def _skewed_updates(stacked: Mapping[str, Mapping[str, Floats]]) -> Rendering:
     return Rendering(
         "Further, during the optimization, these high-magnitude errors can skew updates.",
         [],
         [
             greater(
-                "In the first quarter of the steps falls push the start's value up more under QRC than under QRC-Huber",
-                _first(qrc["push"][..., _FALLS]),
+                f"In the first quarter of the steps falls push the start's value up more under QRC than under {name}",
+                _first(stacked["qrc"]["push"][..., _FALLS]),
                 _first(huber["push"][..., _FALLS]),
             )
+            for name, huber in _with_a_clip(stacked)
         ],
     )
 
 
-def _deemphasised(huber: Mapping[str, Floats]) -> Rendering:
-    clipped = _first(huber["clipped"][..., _FALLS])
-    ratios = np.stack([_first(huber["ratio"][..., group]) for group in (_BLOCKED, _FALLS)])
-    # Without the runs that did not fall.
-    at_blocked, at_falls = ratios[:, np.isfinite(ratios).all(axis=0)]
-    return Rendering(
-        "This projection [onto the clipped functions] plays the role of deemphasizing errors of high-magnitude.",
-        [],
-        [
+def _deemphasised(stacked: Mapping[str, Mapping[str, Floats]]) -> Rendering:
+    parts = []
+    for name, huber in _with_a_clip(stacked):
+        clipped = _first(huber["clipped"][..., _FALLS])
+        ratios = np.stack([_first(huber["ratio"][..., group]) for group in (_BLOCKED, _FALLS)])
+        # Without the runs that did not fall.
+        at_blocked, at_falls = ratios[:, np.isfinite(ratios).all(axis=0)]
+        parts += [
             greater(
-                "In the first quarter QRC-Huber's h is clipped in more than half of the falls",
+                f"In the first quarter the h of {name} is beyond ±κ in more than half of the falls",
                 clipped[np.isfinite(clipped)],
                 0.5,
             ),
             greater(
-                "In the first quarter QRC-Huber's |γz|/|δ| is larger at blocked moves than at falls",
+                f"In the first quarter |γz|/|δ| of {name} is larger at blocked moves than at falls",
                 at_blocked,
                 at_falls,
                 method="paired",
             ),
             greater(
-                "In the first quarter blocked moves push the start's value up more under QRC-Huber than falls do",
+                f"In the first quarter blocked moves push the start's value up more under {name} than falls do",
                 _first(huber["push"][..., _BLOCKED]),
                 _first(huber["push"][..., _FALLS]),
                 method="paired",
             ),
-        ],
+        ]
+    return Rendering(
+        "This projection [onto the clipped functions] plays the role of deemphasizing errors of high-magnitude.",
+        [],
+        parts,
     )
+
+
+def _with_a_clip(stacked: Mapping[str, Mapping[str, Floats]]) -> list[tuple[str, Mapping[str, Floats]]]:
+    """QRC-Huber with each of its clips, by its label in sentences."""
+    return [(report.label(name), stacked[name]) for name in CLIPS]
 
 
 def _without_correction(

@@ -18,7 +18,6 @@ from sb3_robust_be.evaluation import (
 from sb3_robust_be.experiments.control.preset import (
     ControlPreset,
     ControlResults,
-    selection_scores,
     settings_of,
 )
 from sb3_robust_be.experiments.control.training import CURVE_POINTS
@@ -57,6 +56,7 @@ def control_analysis(results: ControlResults) -> Analysis:
     notes = [
         *size_notes(preset),
         *missing_notes(results),
+        *edge_notes(results),
         *unfinished_notes(results.named()),
         *([preset.note] if preset.note else []),
     ]
@@ -67,14 +67,39 @@ def missing_notes(results: ControlResults) -> list[str]:
     """Note which runs are still to be made, in a report of those that have ended.
 
     :param results: Of them.
-    :return: One sentence, or none where all are there.
+    :return: A sentence for those that choose settings and one for those that are reported, or none where all are there.
     """
-    preset, found = results.preset, []
-    for key, label in results.settings:
+    preset = results.preset
+    contenders = [(key, contender) for key in preset.domains for contender in preset.contenders_on(key)]
+    choosing, left_out = [], []
+    for key, contender in contenders:
+        name = f"{report.label(contender.label)} ({preset.domain(key).name})"
         wanted = len(preset.reported_seeds(key))
-        if left := wanted - len(results.reported.get((key, label), [])):
-            found.append(f"{left} of {wanted} of {report.label(label)} ({preset.domain(key).name})")
-    return [f"Still to be made, so that what is shown may change: {', '.join(found)}."] if found else []
+        left = wanted - len(results.reported.get((key, contender.label), []))
+        if (key, contender.label) not in results.settings:
+            choosing.append(name)
+        elif left:
+            left_out.append(f"{left} of {wanted} of {name}")
+    return [
+        *([f"Left out, since their settings are still to be chosen: {', '.join(choosing)}."] if choosing else []),
+        *([f"Still to be made, so that what is shown may change: {', '.join(left_out)}."] if left_out else []),
+    ]
+
+
+def edge_notes(results: ControlResults) -> list[str]:
+    """Note which chosen step sizes are the smallest or the largest of those that there were to choose from.
+
+    :param results: With the selection runs.
+    :return: One sentence, or none where all lie inside: beyond the end there may be a better one.
+    """
+    found = []
+    for (key, label), selection in results.selection.items():
+        rate, rates = results.settings.get((key, label), {}).get("learning_rate"), selection.step_sizes
+        if len(rates) > 1 and rate in (rates[0], rates[-1]):
+            end = "the smallest" if rate == rates[0] else "the largest"
+            where = f"{report.label(label)} on {results.preset.domain(key).name}"
+            found.append(f"{where} ({setting_text({'learning_rate': rate})}, {end})")
+    return [f"The best step size was at an end of those tried: {'; '.join(found)}."] if found else []
 
 
 def unfinished_notes(runs: Iterable[tuple[str, str, Rows]]) -> list[str]:
@@ -178,25 +203,26 @@ def _lost(rows: Rows) -> dict[str, int]:
     }
 
 
-def over_step_sizes(results: ControlResults) -> dict[str, dict[str, dict[float, np.ndarray]]]:
+def over_step_sizes(results: ControlResults, further: bool = True) -> dict[str, dict[str, dict[float, np.ndarray]]]:
     """Final returns of the selection seeds at each step size, the other settings at their best for it.
 
     :param results: Of the selection runs at least.
+    :param further: Whether with the step sizes beyond the grid, which not all contenders have tried.
     :return: Shape (selection seeds,), by domain's name, contender's label and step size.
     """
     preset = results.preset
     found: dict[str, dict[str, dict[float, np.ndarray]]] = {}
-    for key in filter(preset.selecting_seeds, preset.domains):
+    for key in preset.domains:
         for contender in preset.contenders_on(key):
-            if len(contender.grid.get("learning_rate", ())) < 2:
+            selection, grid = results.selection.get((key, contender.label)), contender.grid.get("learning_rate", ())
+            if selection is None or len(grid) < 2:
                 continue
-            runs = results.selection[key, contender.label]
-            means = selection_scores(runs)
+            means = selection.scores
             best: dict[float, int] = {}
-            for i, setting in enumerate(settings_of(contender.grid)):
+            for i, setting in enumerate(selection.settings):
                 rate = setting["learning_rate"]
-                if rate not in best or means[i] > means[best[rate]]:
+                if (further or rate in grid) and (rate not in best or means[i] > means[best[rate]]):
                     best[rate] = i
             own = found.setdefault(preset.domain(key).name, {}).setdefault(contender.label, {})
-            own |= {rate: runs[i] for rate, i in best.items()}
+            own |= {rate: selection.finals[i] for rate, i in sorted(best.items())}
     return found

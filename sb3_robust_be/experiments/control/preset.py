@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,8 @@ class Contender:
     """Values of each argument; one value each: nothing is chosen"""
     choices: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments; its ``policy_kwargs`` are added to the domain's"""
+    learn_calls: int = 1
+    """In how many calls of ``learn`` a run is made, which schedules notice"""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,10 @@ class ControlPreset:
     """Other numbers of selection seeds by domain; 0: nothing is chosen, contenders have their first setting"""
     one_setting: bool = False
     """Whether a contender has one setting for all domains (the paper's MinAtar) or one for each"""
+    further_step_sizes: int = 0
+    """How many step sizes beyond either end of a contender's are tried as well where the best lies there: each half or
+    twice the last, with the other arguments of the best setting, until the best lies inside. Not with one setting for
+    all domains"""
     compile: bool = True
     stacked: bool = True
     """Lock-step populations, or single agents"""
@@ -133,6 +139,7 @@ class ControlPreset:
                     normalize=domain.normalize,
                     compile=self.compile and stacked,
                     function=POPULATION if stacked else SINGLE,
+                    learn_calls=contender.learn_calls,
                 ),
             )
             for seed in seeds
@@ -152,6 +159,41 @@ class ControlPreset:
         return range(self.first_seed, self.first_seed + self.seeds_of.get(key, self.seeds))
 
 
+@dataclass(frozen=True)
+class Selection:
+    """The settings that a contender has tried on a domain, and what they gave."""
+
+    settings: list[dict[str, Any]]
+    finals: list[np.ndarray]
+    """For each setting the final returns of the selection seeds, shape (seeds,); NaN for runs that diverged or
+    failed"""
+
+    @property
+    def scores(self) -> np.ndarray:
+        """What the settings are chosen by: :func:`selection_scores`, shape (settings,)."""
+        return selection_scores(self.finals)
+
+    @property
+    def step_sizes(self) -> list[float]:
+        """Those that were tried, in ascending order; none where they are schedules."""
+        rates = [setting.get("learning_rate") for setting in self.settings]
+        plain = [rate for rate in rates if isinstance(rate, float)]
+        return sorted(set(plain)) if len(plain) == len(rates) else []
+
+    def beyond(self) -> dict[str, Any] | None:
+        """The setting to try next where the best step size of several is the smallest or the largest: half or twice it.
+
+        :return: ``None`` if the best lies inside, or another step size is as good.
+        """
+        scores, rates = self.scores, self.step_sizes
+        best = self.settings[int(scores.argmax())]
+        rate = best.get("learning_rate")
+        others = [score for score, s in zip(scores, self.settings, strict=True) if s.get("learning_rate") != rate]
+        if len(rates) < 2 or rate not in (rates[0], rates[-1]) or max(others) >= scores.max():
+            return None
+        return {**best, "learning_rate": rate / 2.0 if rate == rates[0] else rate * 2.0}
+
+
 Runs = dict[str, dict[str, np.ndarray]]
 """By domain's name and contender's label; the first axis is the seeds"""
 
@@ -164,9 +206,8 @@ class ControlResults:
     """The chosen ones"""
     reported: Mapping[tuple[str, str], list[Row]]
     """A row per reported seed; without the runs that are still to be made, and the contenders that have no other"""
-    selection: Mapping[tuple[str, str], list[np.ndarray]]
-    """For each setting of a contender that chooses, the final returns of the selection seeds, shape (seeds,); NaN for
-    runs that diverged or failed"""
+    selection: Mapping[tuple[str, str], Selection]
+    """What the contenders chose from that have chosen"""
     preset: ControlPreset
 
     @property
@@ -206,25 +247,16 @@ def _numbers(rows: Sequence[Row], name: str) -> np.ndarray:
 
 
 def plan(preset: ControlPreset, rows: Rows) -> list[Run]:
-    """Selection, and once all of that has ended, the reported runs.
+    """The selection runs, and the reported ones of each contender that has chosen.
 
     :param preset: The experiment's size.
     :param rows: Of the runs so far.
     """
-    selection = [
-        run
-        for key in preset.domains
-        for contender in preset.contenders_on(key)
-        if preset.chooses(key, contender)
-        for setting in settings_of(contender.grid)
-        for run in preset.runs(SELECTION, key, contender, setting, preset.selecting_seeds(key))
-    ]
     table = _by_names(rows)
-    if any(_key(run) not in table for run in selection):
-        return selection
-    return selection + [
-        run for runs in _reported_runs(preset, _chosen(preset, _selected(preset, table))) for run in runs
-    ]
+    tried = _tried(preset, table)
+    selection = [run for runs in tried.values() for of_setting in runs for run in of_setting]
+    settings = _chosen(preset, tried.keys(), _selected(tried, table))
+    return selection + [run for runs in _reported_runs(preset, settings) for run in runs]
 
 
 def measure(run: Run, results: Results) -> list[Row]:
@@ -244,11 +276,12 @@ def measure(run: Run, results: Results) -> list[Row]:
 def read(preset: ControlPreset, rows: Rows) -> ControlResults:
     """
     :param preset: The experiment's size.
-    :param rows: With those of all selection runs.
+    :param rows: Of the runs so far; contenders whose selection has not ended are left out.
     """
     table = _by_names(rows)
-    selection = _selected(preset, table)
-    settings = _chosen(preset, selection)
+    tried = _tried(preset, table)
+    selection = _selected(tried, table)
+    settings = _chosen(preset, tried.keys(), selection)
     rows_of = [[table[_key(run)] for run in runs if _key(run) in table] for runs in _reported_runs(preset, settings)]
     reported = {key: own for key, own in zip(settings, rows_of, strict=True) if own}
     return ControlResults(settings, reported, selection, preset)
@@ -265,34 +298,64 @@ def _key(run: Run) -> tuple[Any, ...]:
     return key_of(run.names, _NAMES)
 
 
-def _selected(preset: ControlPreset, table: Mapping[tuple[Any, ...], Row]) -> dict[tuple[str, str], list[np.ndarray]]:
-    found = {}
-    for key in preset.domains:
-        for contender in preset.contenders_on(key):
-            if preset.chooses(key, contender):
-                seeds = preset.selecting_seeds(key)
-                runs = [preset.runs(SELECTION, key, contender, s, seeds) for s in settings_of(contender.grid)]
-                own = [_numbers([table.get(_key(run), {}) for run in of], "final") for of in runs]
-                found[key, contender.label] = own
+_Tried = dict[tuple[str, str], list[list[Run]]]
+"""For each contender that chooses on a domain, the selection runs of each setting, as far as it is known which"""
+
+
+def _tried(preset: ControlPreset, table: Mapping[tuple[Any, ...], Row]) -> _Tried:
+    return {
+        (key, contender.label): _tried_by(preset, key, contender, table)
+        for key in preset.domains
+        for contender in preset.contenders_on(key)
+        if preset.chooses(key, contender)
+    }
+
+
+def _tried_by(
+    preset: ControlPreset, key: str, contender: Contender, table: Mapping[tuple[Any, ...], Row]
+) -> list[list[Run]]:
+    def runs_of(setting: Mapping[str, Any]) -> list[Run]:
+        return preset.runs(SELECTION, key, contender, setting, preset.selecting_seeds(key))
+
+    found = [runs_of(setting) for setting in settings_of(contender.grid)]
+    grid = contender.grid.get("learning_rate", ())
+    further = 0 if preset.one_setting else preset.further_step_sizes
+    while further and (selection := _selection_of(found, table)) and (setting := selection.beyond()):
+        if not min(grid) / 2.0**further <= setting["learning_rate"] <= max(grid) * 2.0**further:
+            break
+        found.append(runs_of(setting))
     return found
 
 
+def _selection_of(runs: list[list[Run]], table: Mapping[tuple[Any, ...], Row]) -> Selection | None:
+    """``None`` as long as some of the runs have no row."""
+    rows = [[table.get(_key(run)) for run in of_setting] for of_setting in runs]
+    if any(row is None for own in rows for row in own):
+        return None
+    finals = [_numbers([row for row in own if row is not None], "final") for own in rows]
+    return Selection([dict(of_setting[0].names["setting"]) for of_setting in runs], finals)
+
+
+def _selected(tried: _Tried, table: Mapping[tuple[Any, ...], Row]) -> dict[tuple[str, str], Selection]:
+    found = {key: _selection_of(runs, table) for key, runs in tried.items()}
+    return {key: selection for key, selection in found.items() if selection is not None}
+
+
 def _chosen(
-    preset: ControlPreset, selection: Mapping[tuple[str, str], list[np.ndarray]]
+    preset: ControlPreset, choosing: Collection[tuple[str, str]], selection: Mapping[tuple[str, str], Selection]
 ) -> dict[tuple[str, str], dict[str, Any]]:
+    """The setting of each contender on each domain, without those of which some selection is still to end."""
     found = {}
     for key in preset.domains:
         for contender in preset.contenders_on(key):
-            settings = settings_of(contender.grid)
-            voters = preset.domains if preset.one_setting else (key,)
-            # Between domains of different units it is ranks that can be added up.
-            votes = [
-                scipy.stats.rankdata(selection_scores(selection[voter, contender.label]))
-                for voter in voters
-                if (voter, contender.label) in selection
-            ]
-            best = int(np.argmax(np.sum(votes, axis=0))) if votes else 0
-            found[key, contender.label] = settings[best]
+            domains = preset.domains if preset.one_setting else (key,)
+            voters = [(domain, contender.label) for domain in domains if (domain, contender.label) in choosing]
+            if not voters:
+                found[key, contender.label] = settings_of(contender.grid)[0]
+            elif all(voter in selection for voter in voters):
+                # Between domains of different units it is ranks that can be added up.
+                votes = [scipy.stats.rankdata(selection[voter].scores) for voter in voters]
+                found[key, contender.label] = selection[voters[0]].settings[int(np.argmax(np.sum(votes, axis=0)))]
     return found
 
 

@@ -48,6 +48,7 @@ def control_spec(
     normalize: Mapping[str, Any] | None = None,
     compile: bool = False,
     function: str = POPULATION,
+    learn_calls: int = 1,
 ) -> Spec:
     """Make a run's spec: everything that decides its outcome.
 
@@ -62,10 +63,13 @@ def control_spec(
     :param normalize: Arguments of SB3's ``VecNormalize`` that scales observations and rewards; ``None``: nothing does.
     :param compile: Whether the population's update is compiled, which changes the last digits.
     :param function: :data:`POPULATION` or :data:`SINGLE`.
+    :param learn_calls: In how many calls of ``learn``, about equally long, the steps are made; those after the first
+        with ``reset_num_timesteps=False``.
     """
     # Absent where there are none, as it was before there could be any.
     packages = {"gym_packages": list(gym_packages)} if gym_packages else {}
     scaled = {} if normalize is None else {"normalize": dict(normalize)}
+    calls = {"learn_calls": learn_calls} if learn_calls > 1 else {}
     return {
         "function": function,
         "algorithm": algorithm,
@@ -78,6 +82,7 @@ def control_spec(
         "compile": compile,
         **packages,
         **scaled,
+        **calls,
     }
 
 
@@ -115,9 +120,17 @@ def train_members(
     try:
         if look is not None:
             look(population)
-        return population.learn(steps, callback=after_step)
+        for k, part in enumerate(_parts(specs[0])):
+            population.learn(part, callback=after_step, reset_num_timesteps=k == 0)
+        return population
     finally:
         population.env.close()
+
+
+def _parts(spec: Spec) -> list[int]:
+    """The steps of each call of ``learn``."""
+    calls, steps = spec.get("learn_calls", 1), spec["steps"]
+    return [steps * (k + 1) // calls - steps * k // calls for k in range(calls)]
 
 
 @contextlib.contextmanager
@@ -229,7 +242,7 @@ def _train_one(spec: Spec, writer: RunWriter, report_progress: ReportProgress) -
             # SB3 trains whole rollouts, so this is not always the last step.
             if self.num_timesteps == self.steps:
                 self.going_on = list(self.env.rewards)
-            report_progress(self.num_timesteps / self.locals["total_timesteps"])
+            report_progress(min(1.0, self.num_timesteps / self.steps))
             return True
 
     started = time.time()
@@ -240,7 +253,8 @@ def _train_one(spec: Spec, writer: RunWriter, report_progress: ReportProgress) -
     progress = Progress(spec["steps"], env)
     compiled = spec["algorithm"] == "qrdqn" and spec["steps"] >= COMPILED_FROM and model.device.type == "cpu"
     with compiled_quantile_loss() if compiled else contextlib.nullcontext():
-        model.learn(spec["steps"], callback=progress, progress_bar=False)
+        for k, part in enumerate(_parts(spec)):
+            model.learn(part, callback=progress, progress_bar=False, reset_num_timesteps=k == 0)
     finite = all(bool(p.isfinite().all()) for p in model.policy.parameters() if isinstance(p, th.Tensor))
     lengths, returns = np.array(env.get_episode_lengths(), int), np.array(env.get_episode_rewards())
     within = np.cumsum(lengths) <= spec["steps"]

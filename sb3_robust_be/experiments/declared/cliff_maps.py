@@ -12,7 +12,7 @@ from sb3_robust_be import report
 from sb3_robust_be.envs.cliff_world import MOVES, N_STATES
 from sb3_robust_be.evaluation import fails_more, greater, lowest_for_failed, mean_interval
 from sb3_robust_be.experiments.cliff_world.learned_tables import TRAIN, reaches_goal
-from sb3_robust_be.experiments.cliff_world.mechanism import UNCORRECTED, add_mechanism
+from sb3_robust_be.experiments.cliff_world.mechanism import CLIPS, SMOOTH_CLIP, UNCORRECTED, add_mechanism
 from sb3_robust_be.experiments.control.contenders import QLC_01
 from sb3_robust_be.experiments.control.control_analysis import unfinished_notes
 from sb3_robust_be.experiments.control.domains import DOMAINS, own_arguments, shared_arguments
@@ -26,6 +26,7 @@ DOMAIN = DOMAINS["cliff-world"]
 CONTENDERS: dict[str, tuple[str, dict[str, Any]]] = {
     "qrc": ("qrc", {}),
     "qrc_huber": ("qrc_huber", {}),
+    SMOOTH_CLIP: ("qrc_huber", {"projection": "smooth_huber"}),
     "qlc": ("qlc", QLC_01),
     UNCORRECTED: ("qrc_huber", {"huber_threshold": 0.0}),
     "dqn": ("dqn", {}),
@@ -128,6 +129,7 @@ def _analyse(preset: CliffPreset, rows: Rows) -> Analysis:
         analysis.plots.append(report.grid_map("cliff-world", q, h, caption=caption))
     traces = {name: [_trace(row) for row in own.values()] for name, own in learned.items()}
     of_mechanism = add_mechanism(analysis, traces, scores, solved, rng)
+    analysis.notes.append("QLC is that of 0.1: a two-sided limit, no layer normalisation, a constant step size.")
     analysis.notes.append(
         "The paper calls Cliff World 'designed to show differences in fixed-points, rather than differences during "
         "learning'. That is not judged here: the optimal values, which a network of one-hot observations can "
@@ -142,13 +144,13 @@ def _analyse(preset: CliffPreset, rows: Rows) -> Analysis:
 
 
 def _suboptimal_order(solved: Mapping[str, np.ndarray]) -> Rendering:
-    claim = "QRC's greedy policy misses the goal in more seeds than QRC-Huber's"
+    claim = "QRC's greedy policy misses the goal in more seeds than that of {}"
     return Rendering(
         "Squared errors do just the opposite: by squaring large errors, they expend their limited representation "
         "capacity focusing on those states. As a result, the representation may suffer for other states and actions "
         "providing a suboptimal ordering over actions.",
         [],
-        [fails_more(claim, ~solved["qrc"], ~solved["qrc_huber"])],
+        [fails_more(claim.format(report.label(name)), ~solved["qrc"], ~solved[name]) for name in CLIPS],
     )
 
 
@@ -156,7 +158,7 @@ def _suffers(scores: Mapping[str, np.ndarray]) -> Rendering:
     return Rendering(
         "QRC suffers from its squared loss in the adversarially designed CliffWorld environment.",
         [],
-        [greater("QRC-Huber's return is above QRC's", scores["qrc_huber"], scores["qrc"])],
+        [greater(f"The return of {report.label(name)} is above QRC's", scores[name], scores["qrc"]) for name in CLIPS],
     )
 
 
@@ -206,6 +208,13 @@ EXPERIMENT = Experiment(
     measure=_measure,
     analyse=_analyse,
     readings=(
+        Reading(
+            "How is h limited?",
+            ("by τ tanh(h/τ), a twice differentiable estimate of the clip", "clipped to [−τ, τ]"),
+            "each, side by side",
+            "the hard clip is the class's default; what it does to h is read off more easily. Beyond ±κ the smooth one "
+            "lets through less than κ as well, and more than 0.76 of it.",
+        ),
         Reading(
             "How does Cliff World look to the agent?",
             ("coordinates", "one-hot"),

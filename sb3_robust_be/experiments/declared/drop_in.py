@@ -1,7 +1,9 @@
 """Ours: rl_zoo3's tuned DQN settings with nothing changed but the class.
 
 A class brings its own defaults along for whatever the settings leave open. For QLC these are one-sided corrections and
-layer normalisation, which DQN's network does not have; its learning rate is rl_zoo3's, as that of all others.
+layer normalisation, which DQN's network does not have; its learning rate is rl_zoo3's, as that of all others. At the
+scales ``long`` and ``paper`` there are QLC with its own, falling learning rate and DQN with that one as well. QRC-Huber
+limits h by the hard clip, its class's default.
 """
 
 from __future__ import annotations
@@ -260,7 +262,8 @@ def _notes(preset: DropInPreset, found: Mapping[str, Runs]) -> list[str]:
     sizes = [f"{env} {preset.steps_of(env)} steps" for env in preset.domains]
     limits = [f"{env} {DOMAINS[env].fails_below:g}" for env in preset.domains]
     return [
-        f"Settings: rl_zoo3 {ZOO_VERSION}, hyperparams/dqn.yml; {', '.join(DQN_ONLY)} are DQN's alone.",
+        f"Settings: rl_zoo3 {ZOO_VERSION}, hyperparams/dqn.yml; {', '.join(DQN_ONLY)} are DQN's alone. QRC-Huber has "
+        "the default of its class, and hence the hard clip, as a changed import does.",
         f"Runs: {'; '.join(sizes)}; {preset.seeds} seeds, evaluated before the first step and after each of "
         f"{preset.evaluations} equal parts, {preset.episodes} episodes each.",
         f"A seed has failed if it diverged or crashed, or if its final return is below: {'; '.join(limits)}.",

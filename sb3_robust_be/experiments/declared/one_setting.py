@@ -13,7 +13,7 @@ from sb3_robust_be.evaluation import NormalisedAverages, Verdict, judged
 from sb3_robust_be.experiments.control import minatar_games, yardstick
 from sb3_robust_be.experiments.control.contenders import Rate, falling
 from sb3_robust_be.experiments.control.control_analysis import MEASURE, size_notes, unfinished_notes
-from sb3_robust_be.experiments.control.domains import CHEAP_DOMAINS, DQN_TARGET, HELD_OUT_DOMAINS, SCALES, Domain
+from sb3_robust_be.experiments.control.domains import CHEAP_DOMAINS, DQN_TARGET, HELD_OUT_DOMAINS, Domain
 from sb3_robust_be.experiments.control.preset import (
     Contender,
     ControlPreset,
@@ -22,7 +22,7 @@ from sb3_robust_be.experiments.control.preset import (
     plan,
     read,
 )
-from sb3_robust_be.experiments.control.yardstick import FAILED, LEVEL, Scale
+from sb3_robust_be.experiments.control.yardstick import FAILED, LEVEL, SCALE_OF, Scale
 from sb3_robust_be.experiments.control.zoo_values import ZOO_VALUES
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Run, distinct_runs
 from sb3_robust_be.experiments.rows import Rows
@@ -90,21 +90,6 @@ OWN_DOMAINS: dict[str, Domain] = {
     },
 }
 HELD_OUT = ("lunar-lander", *OWN_DOMAINS)
-
-SCALE_OF: dict[str, Scale] = {
-    "acrobot": Scale(-500.0, SCALES["acrobot"]),
-    "cart-pole": Scale(0.0, SCALES["cart-pole"]),
-    "cliff-world": Scale(-1000.0, SCALES["cliff-world"]),
-    "mountain-car": Scale(-1000.0, SCALES["mountain-car"]),
-    "lunar-lander": Scale(-250.0, SCALES["lunar-lander"]),
-    "mountain-car-200": Scale(-200.0, SCALES["mountain-car-200"]),
-    "puddle-world": Scale(-1000.0, SCALES["puddle-world"]),
-    # From 0 to what DQN has reached in as many steps (results of `minatar-population`): 5.6, 23.7 and 24.8.
-    "breakout": Scale(0.0, 6.0),
-    "freeway": Scale(0.0, 24.0),
-    "spaceinvaders": Scale(0.0, 25.0),
-}
-"""By key of a domain"""
 
 
 @dataclass(frozen=True)
