@@ -85,9 +85,10 @@ def test_links_within_the_page():
     assert set(re.findall(r"\]\(#([^)]+)\)", TEXT)) <= anchors
 
 
-def readmes_tables(heading: str) -> list[list[list[str]]]:
-    """The cells of the tables in a section of README."""
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+def readmes_tables(heading: str, page: str = "README.md", level: str = "##") -> list[list[list[str]]]:
+    """The cells of the tables in a section of README, or of another page."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    section = text.partition(f"\n{level} {heading}\n")[2].partition(f"\n{level} ")[0]
     tables = re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
     return [[line.strip("| ").split(" | ") for line in table.splitlines()] for table in tables]
 
@@ -129,3 +130,63 @@ def test_where_to_start():
     assert [line[0] for line in lines] == list(finals)
     for name, *cells in lines:
         assert cells == [cell_of(finals[name][label]) for label in labels.values()]
+
+
+def published_finals(name: str, scale: str) -> dict[str, dict[str, np.ndarray]]:
+    """Final returns of the reported seeds, by domain and contender."""
+    return read(load_declared(name).preset(scale), load(FOLDER, name, scale)).finals
+
+
+OURS = {
+    "Acrobot": ("sbeed", "qlc"),
+    "Cart-pole": ("sbeed", "qrc"),
+    "Mountain Car": ("κ = 0.5", "qlc"),
+    "Cliff World": ("sbeed", "κ = 0.25"),
+    "Lunar Lander": ("qlc, same sign", "sbeed"),
+    "Asterix": ("qlc", "qrc_huber"),
+    "Breakout": ("qrc_huber", "qlc"),
+    "Freeway": ("qlc", "qrc_huber"),
+    "Seaquest": ("qlc", "qrc"),
+    "SpaceInvaders": ("qrc_huber", "qrc"),
+}
+"""The contenders that a line of the table of highest means names, the highest first"""
+IN_WORDS = {
+    "sbeed": "`SBEED`",
+    "qlc": "the `QLC` of 0.1",
+    "qlc, same sign": 'the `QLC` of 0.1 with `limit="same_sign"`',
+    "qrc": "`QRC`",
+    "qrc_huber": "`QRCHuber`",
+    "κ = 0.5": "`QRCHuber`, κ = 0.5",
+    "κ = 0.25": "`QRCHuber`, κ = 0.25",
+}
+
+
+def test_highest_means_of_the_findings():
+    """The table of experiments/README.md, of the published runs of `control`, `threshold` and `minatar-population`."""
+    (header, _, *lines), *_ = readmes_tables("Control", "sb3_robust_be/experiments/README.md", "###")
+    assert header == ["environment", "highest mean among our algorithms, and another", "return", "DQN"]
+    finals = published_finals("control", "laptop") | published_finals("minatar-population", "laptop")
+    for domain, runs in published_finals("threshold", "laptop").items():
+        finals[domain] = {**finals[domain], **runs}
+    assert [line[0].partition(",")[0].replace("Space Invaders", "SpaceInvaders") for line in lines] == list(OURS)
+    for (domain, named), (_, words, returns, dqn) in zip(OURS.items(), lines, strict=True):
+        runs = finals[domain]
+        ours = {label: values.mean() for label, values in runs.items() if not label.startswith("dqn")}
+        assert ours[named[0]] == max(ours.values()), domain
+        for label, said in zip(named, words.split("; "), strict=True):
+            assert said.startswith(IN_WORDS[label]), domain
+        assert [cell_as(text, runs[label]) for label, text in zip(named, returns.split("; "), strict=True)] == (
+            returns.split("; ")
+        )
+        best, *more = dqn.split("; ")
+        assert best.startswith(cell_as(best, runs["dqn"])), domain
+        for text in more:
+            assert text == f"{cell_as(text, runs['dqn, squared loss'])} with the squared loss"
+
+
+def cell_as(text: str, values: np.ndarray) -> str:
+    """The mean with its interval, with as many decimals as a text has."""
+    places = len(re.match(r"−?\d+(?:\.(\d+))?", text)[1] or "")
+    found = mean_interval(values, rng=np.random.default_rng(0))
+    numbers = (f"{x:.{places}f}".replace("-", "−") for x in (found.estimate, found.low, found.high))
+    return "{} [{}, {}]".format(*numbers)
