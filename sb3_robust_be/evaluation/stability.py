@@ -45,20 +45,25 @@ def largest_rise(curves: ArrayLike) -> Floats:
 def share_of_rise_lost(curves: ArrayLike, more_than: float) -> Floats:
     """Which share of what it has risen by each run's learning curve loses again, at most.
 
-    :func:`largest_fall` over :func:`largest_rise`. In contrast to the fall alone it does not call a run stable that
-    has learned little and so has little to lose; and a run that has learned nothing, which has no such share, can be
-    left out by ``more_than``.
+    The :func:`largest_fall` of what is at or above the first value, over :func:`largest_rise`: a curve that is lower
+    has lost its whole rise and no more. In contrast to the fall alone it does not call a run stable that has learned
+    little and so has little to lose; and a run that has learned nothing, which has no such share, can be left out by
+    ``more_than``.
 
     :param curves: Shape (runs, points); NaN where a curve has no value.
     :param more_than: How far a curve has to rise, in units of the return, at least 0.
-    :return: Shape (runs,): 0 for a curve that never falls, 1 for one that loses all that it had reached, more if it
-        falls below its first value. NaN for a curve that rises by no more than that, or has no value.
+    :return: Shape (runs,): 0 for a curve that never falls, 1 for one that loses all that it had reached. NaN for a
+        curve that rises by no more than that, or has no value.
     :raises ValueError: For a negative rise.
     """
     if not more_than >= 0.0:
         raise ValueError(f"more_than is {more_than}; give a rise of 0 or more, in units of the curves.")
     rise = largest_rise(curves)
-    return np.divide(largest_fall(curves), rise, out=np.full(rise.shape, np.nan), where=rise > more_than)
+    values = np.asarray(curves, dtype=np.float64)
+    first = np.take_along_axis(values, (~np.isnan(values)).argmax(axis=1)[:, None], axis=1)
+    return np.divide(
+        largest_fall(np.maximum(values, first)), rise, out=np.full(rise.shape, np.nan), where=rise > more_than
+    )
 
 
 def step_size_loss(finals: Sequence[ArrayLike]) -> Floats:

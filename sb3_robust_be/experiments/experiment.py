@@ -237,6 +237,8 @@ def without_rows(runs: Iterable[Run], rows: Rows) -> list[Run]:
 
 _SAME_RUN = ("stage", "domain", "seed", "steps")
 """The names that equal runs have in common, whatever they are called"""
+RUN_NAMES = (*_SAME_RUN, "contender", "setting")
+"""The names of a run whose rows experiments share"""
 _CALLED = ("experiment", "contender", "setting")
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import sys
 from pathlib import Path
 
 from sb3_robust_be.experiments.declared import load_declared, names
-from sb3_robust_be.experiments.experiment import REPORTED, Experiment, Results, Run, without_rows
+from sb3_robust_be.experiments.experiment import REPORTED, RUN_NAMES, Experiment, Results, Run, without_rows
 from sb3_robust_be.experiments.publish import find_table
-from sb3_robust_be.experiments.rows import RUN_SPEC, Row, Rows, read_rows, write_rows
+from sb3_robust_be.experiments.rows import RUN_SPEC, Row, Rows, key_of, read_rows, write_rows
 from sb3_robust_be.runner.specs import Spec, dumps
 from sb3_robust_be.runner.store import Counts, status
 
@@ -69,12 +70,17 @@ def folder(out: str | Path, experiment: Experiment, scale: str) -> Path:
 
 def results_in(out: Path) -> Results:
     """What has been found in a folder of runs: by the runs there, or by others whose rows were given to it."""
-    return Results(out, [*_rows_in(out, _KNOWN), *_rows_in(out, _SHARED)])
+    known = _rows_in(out, _KNOWN)
+    named = {key_of(row, RUN_NAMES) for row in known}
+    # What was shared may have been published since as the experiment's own.
+    return Results(out, [*known, *(row for row in _rows_in(out, _SHARED) if key_of(row, RUN_NAMES) not in named)])
 
 
 def _rows_in(out: Path, name: str) -> list[Row]:
-    table = find_table(out / name)
-    return read_rows(table) if table else []
+    while (table := find_table(out / name)) is not None:
+        with contextlib.suppress(FileNotFoundError):  # another shard has just written it with the other ending
+            return read_rows(table)
+    return []
 
 
 def keep_known(out: Path, rows: Rows) -> None:
@@ -91,12 +97,6 @@ def keep_known(out: Path, rows: Rows) -> None:
         raise ValueError(f"{out} goes on from {len(lost)} rows that are not in the table given; give another --out.")
     out.mkdir(parents=True, exist_ok=True)
     write_rows(out / _KNOWN, done)
-    # What was shared may have been published since, as its own.
-    if (table := find_table(out / _SHARED)) is not None:
-        still = [row for row in read_rows(table) if _without_run_spec(row) not in given]
-        table.unlink()
-        if still:
-            write_rows(out / _SHARED, still)
 
 
 def keep_shared(out: Path, rows: Rows) -> None:
@@ -106,8 +106,10 @@ def keep_shared(out: Path, rows: Rows) -> None:
     :param rows: Under the names of its own runs, beside those that it goes on from already.
     """
     out.mkdir(parents=True, exist_ok=True)
-    # Each once: several shards may find them.
-    write_rows(out / _SHARED, list({_without_run_spec(row): row for row in [*_rows_in(out, _SHARED), *rows]}.values()))
+    # Of each run once: several shards may find them.
+    named = {key_of(row, RUN_NAMES) for row in rows}
+    before = [row for row in _rows_in(out, _SHARED) if key_of(row, RUN_NAMES) not in named]
+    write_rows(out / _SHARED, [*before, *rows])
 
 
 def _without_run_spec(row: Row) -> str:

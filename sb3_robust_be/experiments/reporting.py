@@ -170,8 +170,8 @@ def hardware_notes(rows: Rows, control: Rows = ()) -> list[str]:
     if here and there and set(here) != set(there):
         texts = [" and on ".join(map(_machine, of)) for of in (there, here)]
         found.append(
-            f"The reported runs of `{CONTROL}` at this scale, on the same environments, were made on other hardware: "
-            f"on {texts[0]}, and these on {texts[1]}. With equal seeds the runs need not be equal."
+            f"The reported runs of `{CONTROL}` at this scale, on the same environments, were not all made on the same "
+            f"hardware as these: they on {texts[0]}, these on {texts[1]}. With equal seeds the runs need not be equal."
         )
     return found
 

@@ -110,7 +110,7 @@ resolved* by this many seeds otherwise.
   exactly, or the reason says that the runs have no spread. `–`: the claim is about several domains or problems at once.
 - **test** and **p**: the test, and its p-value. An experiment's combined claims are one family and its single
   comparisons another, or those of each sentence of the paper that it renders, each corrected by Holm's method, as the
-  test's name says.
+  test's name says. So a comparison that serves two sentences can be resolved for the one and not for the other.
 - **above in**: beside a difference of means the share of pairs of runs, one of each side, in which the first is above,
   with its interval and the p-value of Brunner and Munzel's test. It decides nothing; where it and the mean say
   different things, few runs make the mean.

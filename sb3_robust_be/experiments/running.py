@@ -62,7 +62,7 @@ def run(
     start_fresh(how, where)
     elsewhere: list[Row] = []
     if source is not None:
-        elsewhere = _rows_of_others(found, scale, Path(source))
+        elsewhere = [] if how.fresh else _rows_of_others(found, scale, Path(source))
         # Where others have some, an experiment of which nothing is published yet can begin with these.
         if not elsewhere or (found.name, scale) in published(Path(source)):
             given = load(Path(source), found.name, scale)

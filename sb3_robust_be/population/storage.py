@@ -13,6 +13,7 @@ import numpy as np
 import torch as th
 from stable_baselines3.common.utils import LinearSchedule
 
+from sb3_robust_be import registry
 from sb3_robust_be.codec import IMPORT, OBJECTS, from_json, import_name, to_json
 from sb3_robust_be.envs.lockstep import Failure
 from sb3_robust_be.messages import warn
@@ -137,8 +138,10 @@ def _with_defaults_of_0_1(arguments: dict[str, Any]) -> dict[str, Any]:
         return arguments
     arguments = {"learning_rate": 1e-4, **arguments}
     if arguments["algorithm"] == "qlc":
-        network = {"layer_norm": False, **(arguments.get("policy_kwargs") or {})}
-        arguments = {"limit": "magnitude", **arguments, "policy_kwargs": network}
+        arguments = {"limit": "magnitude", **arguments}
+        # A policy class of the user's own has no such default.
+        if registry.load("qlc").complete_policy_kwargs(arguments["policy"], {}):
+            arguments["policy_kwargs"] = {"layer_norm": False, **(arguments.get("policy_kwargs") or {})}
     return arguments
 
 

@@ -36,12 +36,15 @@ def test_largest_rise_by_hand():
 
 
 def test_share_of_rise_lost_by_hand():
-    np.testing.assert_allclose(share_of_rise_lost(CURVES, 0.0), [0.0, 4 / 9, NAN, NAN, NAN, NAN, 1.5])
+    np.testing.assert_allclose(share_of_rise_lost(CURVES, 0.0), [0.0, 4 / 9, NAN, NAN, NAN, NAN, 1.0])
     (
         np.testing.assert_allclose(share_of_rise_lost(CURVES, 2.0), [0.0, 4 / 9, NAN, NAN, NAN, NAN, NAN]),
         "not more than 2",
     )
-    np.testing.assert_allclose(share_of_rise_lost(CURVES, 1.9)[-1], 1.5)
+    np.testing.assert_allclose(share_of_rise_lost(CURVES, 1.9)[-1], 1.0)
+    # What falls before it rises has lost nothing that it had risen by.
+    before, after = [0.0, -300.0, 150.0, 150.0], [0.0, -300.0, 150.0, 60.0]
+    np.testing.assert_allclose(share_of_rise_lost([before, after], 1.0), [0.0, 0.6])
 
 
 def test_who_has_learned_nothing_is_not_stable_by_its_share():

@@ -833,6 +833,13 @@ def saddlepoint_finals(ours, sbeed_on_cart_pole, others=0.0, random=None):
     return own
 
 
+def test_saddlepoint_where_ours_has_not_chosen_yet():
+    finals = saddlepoint_finals(9.0, 20.0)
+    for own in finals.values():
+        del own["qrc_huber"]
+    assert saddlepoint.saddlepoint_verdicts(finals) == []
+
+
 def test_saddlepoint():
     together, *each = saddlepoint.saddlepoint_verdicts(saddlepoint_finals(9.0, 20.0))
     assert together.outcome is HOLDS

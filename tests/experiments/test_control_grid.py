@@ -168,6 +168,17 @@ def test_no_further_step_sizes_of_schedules_or_with_one_setting_for_all():
         assert read(preset, rows).selection["cart-pole", "one"].settings == settings
 
 
+def test_whole_numbers_are_step_sizes_and_schedules_are_none():
+    whole = Contender("one", "dqn", {"learning_rate": (0.5, 1)})
+    falling = Contender("two", "dqn", {"learning_rate": (c.falling(-9), c.falling(-10))})
+    preset = replace(WIDE, contenders=(whole, falling), further_step_sizes=1)
+    rows = made_rows(plan, preset, lambda run: {"final": float(run.names["setting"]["learning_rate"] == 1)})
+    results = read(preset, rows)
+    assert results.selection["cart-pole", "one"].step_sizes == [0.5, 1, 2.0]
+    assert results.selection["cart-pole", "two"].step_sizes == []
+    assert over_step_sizes(results)["Cart-pole"].keys() == {"one"}
+
+
 def test_the_loss_over_step_sizes_is_over_those_of_the_grid():
     rows = made_rows(plan, WIDE, lambda run: {"final": -np.log2(run.spec["arguments"]["learning_rate"])})
     results = read(WIDE, rows)

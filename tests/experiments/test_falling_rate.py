@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from made_rows import made_rows
@@ -21,7 +23,7 @@ from sb3_robust_be.experiments.declared.falling_rate import (
     STOPPED,
     TWICE,
     falling_rate_verdicts,
-    stopped_returns,
+    stopped_return,
 )
 from sb3_robust_be.experiments.experiment import Results
 from sb3_robust_be.experiments.run_functions import run_units
@@ -60,8 +62,12 @@ def test_a_run_in_two_calls_differs_by_its_schedule_alone(function, tmp_path):
 
 def test_what_a_run_had_where_it_was_stopped():
     """The last quarter of the first quarter of a hundred points: 19 to 24."""
-    assert stopped_returns(np.arange(100.0)[None]).tolist() == [21.5]
-    assert stopped_returns(np.array([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]])).tolist() == [2.0]
+    row = {"steps": 400, "curve": np.arange(100.0), "diverged_at": None}
+    assert stopped_return(row) == 21.5
+    assert stopped_return({**row, "curve": np.arange(1.0, 9.0)}) == 2.0
+    assert stopped_return({**row, "diverged_at": 101}) == 21.5
+    assert math.isnan(stopped_return({**row, "diverged_at": 100}))
+    assert math.isnan(stopped_return({"steps": 400, "failed": "no luck"}))
 
 
 def test_the_runs():

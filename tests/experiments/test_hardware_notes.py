@@ -56,8 +56,9 @@ def test_runs_that_do_not_say_it_are_counted_and_not_guessed():
 def test_control_on_other_hardware():
     (found,) = hardware_notes([row(GPU), row(GPU, domain="circle")], [row(CPU), row(CPU, "qrc")])
     assert found == (
-        "The reported runs of `control` at this scale, on the same environments, were made on other hardware: on cores "
-        "2, processor A, and these on GPU B, cores 16. With equal seeds the runs need not be equal."
+        "The reported runs of `control` at this scale, on the same environments, were not all made on the same "
+        "hardware as these: they on cores 2, processor A, these on GPU B, cores 16. With equal "
+        "seeds the runs need not be equal."
     )
 
 
@@ -66,7 +67,7 @@ def test_control_is_compared_on_the_reported_runs_of_the_same_environments():
     assert hardware_notes([row(GPU, domain="circle")], [row(CPU)]) == []
     assert hardware_notes([row(CPU)], [row("")]) == []
     (mixed,) = hardware_notes([row(CPU)], [row(CPU), row(GPU)])
-    assert "on cores 2, processor A and on GPU B, cores 16, and these on cores 2, processor A." in mixed
+    assert "they on cores 2, processor A and on GPU B, cores 16, these on cores 2, processor A." in mixed
 
 
 def test_rows_of_control(tmp_path):

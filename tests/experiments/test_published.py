@@ -19,7 +19,7 @@ from sb3_robust_be.experiments.experiment import (
     rows_of_same_runs,
     without_rows,
 )
-from sb3_robust_be.experiments.find import collected, keep_known, results_in, stage_counts
+from sb3_robust_be.experiments.find import collected, keep_known, keep_shared, results_in, stage_counts
 from sb3_robust_be.experiments.publish import load, publish, published
 from sb3_robust_be.experiments.reporting import make_report
 from sb3_robust_be.experiments.rows import ORIGIN, RUN_SPEC
@@ -114,6 +114,16 @@ def test_rows_of_the_same_runs_are_taken_under_other_names(half):
         assert rows_of_same_runs(left, [{**row, **other} for row in by_label["plain"]], "later") == []
     nameless = [{name: row[name] for name in row if name != RUN_SPEC} for row in by_label["plain"]]
     assert rows_of_same_runs(left, nameless, "later") == []
+
+
+def test_what_is_shared_and_known_counts_once(half, tmp_path):
+    rows = EXPERIMENT.collect(SEEDS, Results(half))
+    keep_shared(tmp_path, rows[:2])
+    keep_shared(tmp_path, rows[1:3])
+    assert [row["final"] for row in results_in(tmp_path).known] == [row["final"] for row in rows[:3]]
+    # Made and published elsewhere with other digits, by now the experiment's own.
+    keep_known(tmp_path, [{**row, "final": -1.0, "date": "later"} for row in rows[:2]])
+    assert [row["final"] for row in results_in(tmp_path).known] == [-1.0, -1.0, rows[2]["final"]]
 
 
 def in_any_order(rows):

@@ -12,6 +12,7 @@ from small_envs import MatchEnv, SpaceEnv, vector_and_code
 from torch import nn
 
 from sb3_robust_be.population import Member, Population, storage
+from sb3_robust_be.qrc import MlpPolicy
 
 # Any warning is an error here, but for the announcements of target networks.
 pytestmark = pytest.mark.filterwarnings("error", "ignore:.*bootstraps from a target network:UserWarning")
@@ -286,6 +287,21 @@ def test_folders_of_0_1_go_on_with_its_defaults(algorithm, given, defaults, tmp_
     for again in (loaded, population):
         again.learn(10, reset_num_timesteps=False)
     assert_same(loaded, population)
+
+
+class OwnPolicy(MlpPolicy):
+    """Without the arguments of the package's own."""
+
+    def __init__(self, observation_space, action_space, lr_schedule, net_arch=None, **others):
+        super().__init__(observation_space, action_space, lr_schedule, net_arch, **others)
+        assert "layer_norm" not in others
+
+
+def test_a_policy_class_of_the_users_own_has_no_default_of_0_1(tmp_path):
+    Population("qlc", OwnPolicy, "CartPole-v1", **OLD, limit="magnitude").save(tmp_path)
+    path = tmp_path / "population.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 1}))
+    assert len(Population.load(tmp_path)) == 2
 
 
 def test_other_folders(tmp_path):

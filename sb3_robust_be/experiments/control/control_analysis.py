@@ -215,7 +215,7 @@ def over_step_sizes(results: ControlResults, further: bool = True) -> dict[str, 
     for key in preset.domains:
         for contender in preset.contenders_on(key):
             selection, grid = results.selection.get((key, contender.label)), contender.grid.get("learning_rate", ())
-            if selection is None or len(grid) < 2:
+            if selection is None or not selection.step_sizes or len(grid) < 2:
                 continue
             means = selection.scores
             best: dict[float, int] = {}

@@ -22,6 +22,7 @@ from sb3_robust_be.evaluation import (
     lowest_for_failed,
     of_finite,
     scaled_returns,
+    without_runs,
 )
 from sb3_robust_be.experiments.rendering import Rendering, combined_if_any, verdicts_of
 
@@ -172,6 +173,8 @@ def _of_one_game(verdict: Verdict, seeds: int) -> Verdict:
 
 def _of_papers_test(claim: str, x: np.ndarray, y: np.ndarray, method: str, seeds: int) -> Verdict:
     name = {"paired": "the paper's paired t", "bootstrap-t": "the paper's bootstrap t"}[method]
+    if len(x) != len(y):
+        return without_runs(f"{claim} ({name})", x, y, reason="some of the pairs' runs are still to be made")
     return _of_one_game(greater(f"{claim} ({name})", x, y, method=method, rng=np.random.default_rng(0)), seeds)
 
 

@@ -177,7 +177,7 @@ class Selection:
     def step_sizes(self) -> list[float]:
         """Those that were tried, in ascending order; none where they are schedules."""
         rates = [setting.get("learning_rate") for setting in self.settings]
-        plain = [rate for rate in rates if isinstance(rate, float)]
+        plain = [rate for rate in rates if isinstance(rate, int | float)]
         return sorted(set(plain)) if len(plain) == len(rates) else []
 
     def beyond(self) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from sb3_robust_be.experiments.control.domains import CHEAP_DOMAINS, DOMAINS
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, measure, plan, read
 from sb3_robust_be.experiments.control.yardstick import LEVEL, SCALE_OF, not_below, returns_by_environment
 from sb3_robust_be.experiments.experiment import Analysis, Experiment, Reading, Run
-from sb3_robust_be.experiments.rows import Rows
+from sb3_robust_be.experiments.rows import Row, Rows
 from sb3_robust_be.experiments.setting_text import setting_text
 
 FALLING, CONSTANT_RATE = falling(-9), 2.0**-10
@@ -85,14 +86,17 @@ def _plan(preset: FallingRatePreset, rows: Rows) -> list[Run]:
     return [run for part in preset.parts() for run in plan(part, rows)]
 
 
-def stopped_returns(curves: np.ndarray) -> np.ndarray:
-    """The mean return over the last quarter of the first part of long runs, if it had been stopped there.
+def stopped_return(row: Row) -> float:
+    """The mean return that a long run had over the last quarter before a stop after as many steps as the others have.
 
-    :param curves: Learning curves of runs that are :data:`LONGER` times as long, shape (runs, points).
-    :return: Shape (runs,).
+    :param row: Of a run that is :data:`LONGER` times as long.
+    :return: NaN if it had diverged by then, or failed.
     """
-    end = max(1, curves.shape[1] // LONGER)
-    return np.asarray(curves[:, end - max(1, end // 4) : end].mean(axis=1))
+    diverged_at, curve = row.get("diverged_at"), row.get("curve")
+    if curve is None or (diverged_at is not None and diverged_at <= row["steps"] / LONGER):
+        return math.nan
+    end = max(1, len(curve) // LONGER)
+    return float(np.mean(curve[end - max(1, end // 4) : end]))
 
 
 def falling_rate_verdicts(finals: Mapping[str, Mapping[str, np.ndarray]]) -> list[Verdict]:
@@ -128,10 +132,9 @@ _SCALES = {DOMAINS[key].name: SCALE_OF[key] for key in CHEAP_DOMAINS}
 
 def _analyse(preset: FallingRatePreset, rows: Rows) -> Analysis:
     ordinary, longer = (read(part, rows) for part in preset.parts())
-    finals = {
-        name: {**own, **longer.finals[name], STOPPED: stopped_returns(longer.curves[name][LONG])}
-        for name, own in ordinary.finals.items()
-    }
+    finals = {name: {**own, **longer.finals[name]} for name, own in ordinary.finals.items()}
+    for (key, _), own in longer.reported.items():
+        finals[DOMAINS[key].name][STOPPED] = np.array([stopped_return(row) for row in own])
     settings = {
         (part.preset.domain(key).name, label): setting_text(setting)
         for part in (ordinary, longer)

@@ -45,12 +45,12 @@ PRESETS = {
     "laptop": _on_two_cores(
         50_000,
         3,
-        "A hundredth of the paper's 5 million steps, three seeds: 2.9 million agent-steps, half an hour on two cores.",
+        "A hundredth of the paper's 5 million steps, three seeds: 2.9 million agent-steps, up to an hour on two cores.",
     ),
     "long": _on_two_cores(
         200_000,
         5,
-        "A twenty-fifth of the paper's 5 million steps, five seeds: 19 million agent-steps, 3½ hours on two cores.",
+        "A 25th of the paper's 5 million steps, five seeds: 19 million agent-steps, 3½ to 6 hours on two cores.",
     ),
     "paper": preset(STEPS, contenders(RATES, REFRESH), 30, 5),
 }
