@@ -26,14 +26,14 @@ LONGER = 4
 FIRST_SEED = 40_000
 """No other experiment has these"""
 
-PLANNED, TWICE, OFTEN, CONSTANT = "planned", "in two calls", "in eight calls", "constant rate"
+PLANNED, TWICE, OFTEN, CONSTANT = "one call", "two calls", "eight calls", "constant rate"
 LONG, STOPPED = "four times as long", "stopped after a quarter"
 """The long runs, and what these had after as many steps as the others"""
 CALLS = {PLANNED: 1, TWICE: 2, OFTEN: 8}
 """Of ``learn``: the first, then with ``reset_num_timesteps=False``"""
 MEANINGS = {
-    PLANNED: "one call of learn",
-    TWICE: "learn for half of the steps, then for the other half with reset_num_timesteps=False",
+    PLANNED: "of learn, for all steps",
+    TWICE: "for half of the steps, then for the other half with reset_num_timesteps=False",
     OFTEN: "the same with eight parts",
     CONSTANT: "one call with a constant learning rate of 2^-10",
     LONG: "one call for four times as many steps",
