@@ -88,7 +88,7 @@ def test_a_report_of_some_of_the_runs(tmp_path, capsys):
     publish("minatar", "smoke", some, tmp_path)
     arguments = ("report", "minatar", "--scale", "smoke", "--from", tmp_path, "--out", tmp_path, "--markdown")
     assert command(*arguments) == 1
-    assert "minatar has at least 5 runs left at scale smoke" in capsys.readouterr().err
+    assert "minatar has at least 6 runs left at scale smoke" in capsys.readouterr().err
     assert command(*arguments, "--partial") == 0
     printed = capsys.readouterr().out
     assert "Freeway: QRC's final return is higher without its correction" in printed

@@ -11,7 +11,7 @@ import numpy as np
 from sb3_robust_be import report
 from sb3_robust_be.evaluation import Verdict, combined, judged
 from sb3_robust_be.experiments.control.contenders import QLC, Rate, falling
-from sb3_robust_be.experiments.control.control_analysis import MEASURE, curve_steps, size_notes, unfinished_notes
+from sb3_robust_be.experiments.control.control_analysis import MEASURE, size_notes, unfinished_notes
 from sb3_robust_be.experiments.control.domains import CHEAP_DOMAINS, DOMAINS
 from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, measure, plan, read
 from sb3_robust_be.experiments.control.yardstick import LEVEL, SCALE_OF, not_below, returns_by_environment
@@ -141,15 +141,10 @@ def _analyse(preset: FallingRatePreset, rows: Rows) -> Analysis:
         for (key, label), setting in part.settings.items()
     }
     settings |= {(name, STOPPED): settings[name, LONG] for name in finals}
-    steps = {ordinary.preset.domain(key).name: curve_steps(ordinary.preset, key) for key in preset.domains}
     words = "; ".join(f"{label}: {meaning}" for label, meaning in MEANINGS.items())
-    rng = np.random.default_rng(0)
     return Analysis(
         verdicts=falling_rate_verdicts(finals),
-        plots=[
-            report.distributions("distributions", finals, measure=MEASURE, rng=rng),
-            report.learning_curves("learning-curves", ordinary.curves, steps, measure="episode return", rng=rng),
-        ],
+        plots=[report.distributions("distributions", finals, measure=MEASURE, rng=np.random.default_rng(0))],
         tables=[returns_by_environment("returns", f"QLC; {words}.", finals, settings, _SCALES)],
         notes=[
             f"Level: no more than {LEVEL:g} of an environment's scale below, as in `one-setting`.",
