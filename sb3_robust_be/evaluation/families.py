@@ -97,10 +97,10 @@ def of_finite(judge: Callable[..., Verdict], claim: str, *samples: np.ndarray) -
 
 
 def without_runs(claim: str, *samples: np.ndarray, reason: str = "") -> Verdict:
-    """Not resolved, since a sample has no run that could be judged.
+    """Not resolved, since there are not the runs that it could be judged by.
 
     :param claim: In words.
-    :param samples: Each (runs,), at least one of them empty.
+    :param samples: Each (runs,): those that there are.
     :param reason: Why.
     """
     nothing = Interval(math.nan, math.nan, math.nan, 0.95, "none: no runs")

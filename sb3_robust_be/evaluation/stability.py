@@ -37,9 +37,13 @@ def largest_rise(curves: ArrayLike) -> Floats:
     """
     values = np.asarray(curves, dtype=np.float64)
     known = ~np.isnan(values)
-    first = np.take_along_axis(values, known.argmax(axis=1)[:, None], axis=1)[:, 0]
     highest: Floats = np.where(known, values, -np.inf).max(axis=1)
-    return np.where(known.any(axis=1), highest - first, np.nan)
+    return np.where(known.any(axis=1), highest - _first(values)[:, 0], np.nan)
+
+
+def _first(values: Floats) -> Floats:
+    """The first value of each curve, shape (runs, 1); NaN for a curve without any."""
+    return np.take_along_axis(values, (~np.isnan(values)).argmax(axis=1)[:, None], axis=1)
 
 
 def share_of_rise_lost(curves: ArrayLike, more_than: float) -> Floats:
@@ -60,10 +64,8 @@ def share_of_rise_lost(curves: ArrayLike, more_than: float) -> Floats:
         raise ValueError(f"more_than is {more_than}; give a rise of 0 or more, in units of the curves.")
     rise = largest_rise(curves)
     values = np.asarray(curves, dtype=np.float64)
-    first = np.take_along_axis(values, (~np.isnan(values)).argmax(axis=1)[:, None], axis=1)
-    return np.divide(
-        largest_fall(np.maximum(values, first)), rise, out=np.full(rise.shape, np.nan), where=rise > more_than
-    )
+    lost = largest_fall(np.maximum(values, _first(values)))
+    return np.divide(lost, rise, out=np.full(rise.shape, np.nan), where=rise > more_than)
 
 
 def step_size_loss(finals: Sequence[ArrayLike]) -> Floats:
