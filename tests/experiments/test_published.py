@@ -22,7 +22,7 @@ from sb3_robust_be.experiments.experiment import (
 from sb3_robust_be.experiments.find import collected, keep_known, keep_shared, results_in, stage_counts
 from sb3_robust_be.experiments.publish import load, publish, published
 from sb3_robust_be.experiments.reporting import make_report
-from sb3_robust_be.experiments.rows import ORIGIN, RUN_SPEC
+from sb3_robust_be.experiments.rows import ORIGIN, RUN_SPEC, read_rows, write_rows
 from sb3_robust_be.experiments.run_functions import run_units
 from sb3_robust_be.runner.specs import dumps
 
@@ -124,6 +124,24 @@ def test_what_is_shared_and_known_counts_once(half, tmp_path):
     # Made and published elsewhere with other digits, by now the experiment's own.
     keep_known(tmp_path, [{**row, "final": -1.0, "date": "later"} for row in rows[:2]])
     assert [row["final"] for row in results_in(tmp_path).known] == [-1.0, -1.0, rows[2]["final"]]
+
+
+def test_a_table_that_another_shard_has_just_written_is_read(whole, tmp_path, monkeypatch):
+    """Grown, it has another ending, and that which was found is gone."""
+    rows = EXPERIMENT.collect(SEEDS, Results(whole))
+    keep_shared(tmp_path, rows[:1])
+    tries = []
+
+    def read(table):
+        if not tries:
+            monkeypatch.setattr("sb3_robust_be.experiments.rows._PLAIN_BYTES", 0)
+            write_rows(tmp_path / "shared", rows[:3])
+        tries.append(table.name)
+        return read_rows(table)
+
+    monkeypatch.setattr("sb3_robust_be.experiments.find.read_rows", read)
+    assert [row["final"] for row in results_in(tmp_path).known] == [row["final"] for row in rows[:3]]
+    assert tries == ["shared.csv", "shared.csv.gz"]
 
 
 def in_any_order(rows):
