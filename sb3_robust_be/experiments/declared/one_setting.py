@@ -208,7 +208,7 @@ PRESETS = {
     "long": OneSettingPreset(
         CHEAP_DOMAINS,
         HELD_OUT,
-        contenders(FEW_RATES, FEW_RATES, (64,), tuple(one.label for one in (*BEST_OF_INGREDIENTS, *BASELINES))),
+        contenders(FEW_RATES, FEW_RATES, (64,)),
         seeds=30,
         selection_seeds=5,
         steps=0.4,
