@@ -26,6 +26,7 @@ _LONG_PATH, _POINTS, _COMMAND = 400, re.compile(r'(?<= d=")[MLz0-9. \n-]+(?=")')
 _NOT_TURNED = re.compile(r'(<text [^>]*) transform="rotate\(-?0 [^"]*"')
 _GROUP_NAME, _GROUP = re.compile(r'<g id="[^"]*"'), re.compile(r"</?g(?: [^>]*)?/?>\n?")
 _MARKERS, _STYLE = re.compile(r"<g([^>]*)>\n((?:<use [^>]*/>\n)+)</g>"), re.compile(r' style="[^"]*"')
+_DIGITS = 6
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -71,8 +72,8 @@ class Plot:
         return printable(_shortened(buffer.getvalue().decode("utf-8"))).encode("utf-8")
 
     def csv(self) -> bytes:
-        """:attr:`data` in UTF-8, numbers in full precision."""
-        return to_csv(self.data)
+        """:attr:`data` in UTF-8, numbers with a fraction in six significant digits, more than are drawn."""
+        return to_csv([{key: _rounded(value) for key, value in row.items()} for row in self.data])
 
     def _lay_out(self) -> None:
         """Find the layout, which takes most of the time: once is enough for all formats."""
@@ -147,6 +148,10 @@ def _with_one_style(group: re.Match[str]) -> str:
 def printable(text: str) -> str:
     """``text`` with a replacement sign for what neither XML nor UTF-8 can hold, such as a terminal's colour codes."""
     return _UNPRINTABLE.sub("\ufffd", text)
+
+
+def _rounded(value: object) -> object:
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) and not value.is_integer() else value
 
 
 def to_csv(rows: Sequence[Row]) -> bytes:

@@ -9,6 +9,7 @@ from matplotlib.text import Text
 from sb3_robust_be import registry, report
 from sb3_robust_be.evaluation import Interval
 from sb3_robust_be.report import style
+from sb3_robust_be.report.plot import to_csv
 
 
 def rng(seed=0):
@@ -143,8 +144,8 @@ def points(axis, label):
 
 
 def written_rows(plot):
-    """The CSV as a reader gets it."""
-    return list(csv.DictReader(io.StringIO(plot.csv().decode())))
+    """The rows of the CSV, before it rounds them."""
+    return list(csv.DictReader(io.StringIO(to_csv(plot.data).decode())))
 
 
 def drawn_texts(figure):

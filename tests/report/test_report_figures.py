@@ -47,6 +47,22 @@ def test_learning_curves_show_the_bands_and_every_run(made):
     assert not drawn(learning_curves().figure.axes[0], "_runs:dqn")
 
 
+def test_fractions_have_six_digits_in_a_figures_csv():
+    values = {
+        "mean": np.float64(-459.92640000000006),
+        "low": 1 / 3,
+        "x": 200.0,
+        "large": 1234567.0,
+        "tiny": 1.23456789e-9,
+    }
+    values |= {"lost": math.nan, "runs": 1234567, "algorithm": "dqn", "none": None}
+    plot = report.Plot("p", learning_curves().figure, [values, {"mean": -math.inf}])
+    assert plot.csv().decode().splitlines()[1:] == [
+        "-459.926,0.333333,200.0,1234567.0,1.23457e-09,nan,1234567,dqn,",
+        "-inf,,,,,,,,",
+    ]
+
+
 @pytest.mark.parametrize(
     ("runs", "lost", "words"),
     [
