@@ -26,6 +26,7 @@ _HOMES = {
     "ingredients": "ingredients",
     "one-setting": "one_setting",
     "drop-in": "drop_in",
+    "defaults": "defaults",
     "falling-rate": "falling_rate",
 }
 
