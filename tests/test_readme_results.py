@@ -12,7 +12,7 @@ from sb3_robust_be import cli
 from sb3_robust_be.evaluation import Outcome, mean_interval
 from sb3_robust_be.experiments import results_page
 from sb3_robust_be.experiments.control.preset import read
-from sb3_robust_be.experiments.declared import drop_in, load_declared, prediction
+from sb3_robust_be.experiments.declared import defaults, drop_in, load_declared, prediction
 from sb3_robust_be.experiments.publish import FOLDER, load, published
 from sb3_robust_be.experiments.results_page import COLUMNS, PAGE, results_section
 
@@ -112,6 +112,25 @@ def test_drop_in():
     assert [line[0] for line in lines] == list(found)
     for name, *cells in lines:
         assert cells == [cell_of(found[name].finals[label]) for label in labels.values()]
+
+
+def test_defaults():
+    """What README says of classes without an argument, of the published runs of `defaults`."""
+    preset = load_declared("defaults").preset("laptop")
+    cart_pole, acrobot = defaults.returns(preset, load(FOLDER, "defaults", "laptop")).values()
+    qlc, dqn, huber, slow_qlc, slow_huber = (
+        (cell_of(cart_pole[label]), cell_of(acrobot[label]))
+        for label in ("qlc", "dqn", "qrc_huber", "qlc, DQN's learning rate", "qrc_huber, DQN's learning rate")
+    )
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    for sentence in (
+        f"was {qlc[0]} on CartPole-v1, where SB3's DQN has {dqn[0]},",
+        f"and {qlc[1]} on Acrobot-v1, where DQN has {dqn[1]} (`defaults`, 30 seeds, 95 % intervals).",
+        f"(QRCHuber {huber[0]} and {huber[1]})",
+        f"QRCHuber has {slow_huber[0]} with it and {huber[0]} with 1e-3, QLC {slow_qlc[0]} and its own {qlc[0]} (",
+        f"too much for QRCHuber, {huber[1]} for {slow_huber[1]}, and QLC has {slow_qlc[1]} with 1e-4, with its own {qlc[1]}",
+    ):
+        assert sentence in text
 
 
 def test_where_to_start():
