@@ -128,7 +128,8 @@ def test_defaults():
         f"and {qlc[1]} on Acrobot-v1, where DQN has {dqn[1]} (`defaults`, 30 seeds, 95 % intervals).",
         f"(QRCHuber {huber[0]} and {huber[1]})",
         f"QRCHuber has {slow_huber[0]} with it and {huber[0]} with 1e-3, QLC {slow_qlc[0]} and its own {qlc[0]} (",
-        f"too much for QRCHuber, {huber[1]} for {slow_huber[1]}, and QLC has {slow_qlc[1]} with 1e-4, with its own {qlc[1]}",
+        f"too much for QRCHuber, {huber[1]} for {slow_huber[1]},",
+        f"and QLC has {slow_qlc[1]} with 1e-4, with its own {qlc[1]}",
     ):
         assert sentence in text
 
