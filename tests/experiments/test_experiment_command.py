@@ -63,7 +63,7 @@ def test_list_names_them_all(capsys):
     assert experiment("list") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(names())
-    assert len(lines) == 17
+    assert len(lines) == 18
 
 
 @pytest.mark.parametrize("name", names())
