@@ -66,7 +66,7 @@ def test_returns_are_ordered_by_environment_and_contender():
     ],
 )
 def test_verdicts(claim, outcome):
-    verdicts = defaults_verdicts(returns(PRESET, made_rows(EXPERIMENT.plan, PRESET, made)))
+    verdicts = defaults_verdicts(PRESET, returns(PRESET, made_rows(EXPERIMENT.plan, PRESET, made)))
     assert next(verdict for verdict in verdicts if verdict.claim == claim).outcome is outcome
     assert sum("every environment" in verdict.claim for verdict in verdicts) == len(CONTENDERS) - 1
     assert len(verdicts) == 3 * (len(CONTENDERS) - 1)
@@ -76,7 +76,7 @@ def test_lost_runs_leave_a_claim_open():
     def lost(run):
         return None if run.names["contender"] == "qlc" and run.names["seed"] % 2 else made(run)
 
-    verdicts = defaults_verdicts(returns(PRESET, made_rows(EXPERIMENT.plan, PRESET, lost)))
+    verdicts = defaults_verdicts(PRESET, returns(PRESET, made_rows(EXPERIMENT.plan, PRESET, lost)))
     found = next(verdict for verdict in verdicts if verdict.claim == "Acrobot-v1: the mean of QLC is above that of DQN")
     assert (found.outcome, found.reason) == (Outcome.NOT_RESOLVED, "4 of 8 and 0 of 8 runs have no return")
 

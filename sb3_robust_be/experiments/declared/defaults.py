@@ -52,7 +52,6 @@ class DefaultsPreset:
     contenders: tuple[Bare, ...] = CONTENDERS
     """With DQN among them"""
     compile: bool = True
-    note: str = ""
 
 
 def _plan(preset: DefaultsPreset, rows: Rows) -> list[Run]:
@@ -92,14 +91,15 @@ def returns(preset: DefaultsPreset, rows: Rows) -> dict[str, dict[str, np.ndarra
     return {env: {label: np.array(of, dtype=float) for label, of in own.items()} for env, own in found.items()}
 
 
-def defaults_verdicts(finals: Mapping[str, Mapping[str, np.ndarray]]) -> list[Verdict]:
+def defaults_verdicts(preset: DefaultsPreset, finals: Mapping[str, Mapping[str, np.ndarray]]) -> list[Verdict]:
     """
+    :param preset: The experiment's size.
     :param finals: By environment and label.
     :return: The combined claims, then the comparisons on each environment.
     """
-    labels = list(next(iter(finals.values())))
-    pairs = [(label, DQN) for label in labels if label in registry.ENTRIES and label != DQN]
-    pairs += [(label.partition(",")[0], label) for label in labels if label not in registry.ENTRIES]
+    pairs = [(one.label, DQN) for one in preset.contenders if not one.arguments and one.label != DQN]
+    # The class as it is has its name in commands for a label.
+    pairs += [(one.algorithm, one.label) for one in preset.contenders if one.arguments]
     claims, single = [], []
     for label, other in pairs:
         parts = []
@@ -125,13 +125,12 @@ def _analyse(preset: DefaultsPreset, rows: Rows) -> Analysis:
         for one in preset.contenders
     }
     return Analysis(
-        verdicts=defaults_verdicts(finals),
+        verdicts=defaults_verdicts(preset, finals),
         plots=[report.distributions("distributions", finals, measure=MEASURE, rng=np.random.default_rng(0))],
         tables=[returns_by_environment("returns", "Every class with its defaults.", finals, settings, SCALES)],
         notes=[
             f"Runs: {preset.steps} steps, {preset.seeds} seeds. Runs without a return count as the lowest.",
             *unfinished_notes((env, label, own) for (env, label), own in by_contender.items()),
-            *([preset.note] if preset.note else []),
         ],
     )
 
