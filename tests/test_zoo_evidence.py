@@ -36,14 +36,18 @@ GAMES = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
 NUMBER = r"(-?[\d.]+) \[-?[\d.]+, -?[\d.]+\]"
 
 
+def scale_of(name):
+    return "long" if name == "one-setting" else "laptop"
+
+
 def control_preset(name):
-    preset = load_declared(name).preset("laptop")
+    preset = load_declared(name).preset(scale_of(name))
     return preset.one_for_all() if name == "one-setting" else preset
 
 
 @cache
 def published_results(name):
-    return read(control_preset(name), load(FOLDER, name, "laptop"))
+    return read(control_preset(name), load(FOLDER, name, scale_of(name)))
 
 
 def evidence(name, labels):
@@ -96,21 +100,14 @@ def test_chosen_settings(algorithm, key, name):
 TODAYS = ("Breakout", "Freeway", "SpaceInvaders")
 
 
-@cache
-def todays_minatar():
-    """Returns of today's QLC by game, of the runs of `one-setting` at the scale `long` so far."""
-    preset = load_declared("one-setting").preset("long").one_for_all()
-    finals = read(preset, load(FOLDER / "unfinished", "one-setting", "long")).finals
-    return {game: finals[game]["qlc, one-sided, layer norm"] for game in TODAYS}
-
-
 @pytest.mark.parametrize("game", GAMES)
 @pytest.mark.parametrize("algorithm", ["qrc", "qrc_huber", "qlc", "dqn"])
 def test_minatar_returns(algorithm, game):
-    today = algorithm == "qlc" and game in TODAYS
-    runs = todays_minatar()[game] if today else published_results("minatar-population").finals[game][algorithm]
+    name, label = "minatar-population", algorithm
+    if algorithm == "qlc" and game in TODAYS:
+        name, (label,) = "one-setting", SOURCES["qlc"]["one-setting"]
+    runs = published_results(name).finals[game][label]
     lines = entry_lines(algorithm, f"MinAtar/{game}-v0")
-    name = "one-setting" if today else "minatar-population"
     found = re.search(rf"# {name}: {NUMBER} at 130 000 steps, (\d+) seeds", lines)
     assert found, lines
     assert (float(found[1]), int(found[2])) == (pytest.approx(runs.mean(), rel=0.05), len(runs))

@@ -298,10 +298,11 @@ UNFINISHED = FOLDER / "unfinished"
 
 @pytest.mark.parametrize(("name", "scale"), published(UNFINISHED))
 def test_what_is_kept_of_unfinished_experiments_is_of_them(name, scale):
-    """Every row is of a run of the experiment as it is declared now, and others are still to be made."""
+    """Every row is of a run of the experiment as it is declared now, says where it was made, and others are left."""
     rows = load(UNFINISHED, name, scale)
     found, missing = collected(load_declared(name), scale, Results("nowhere", rows))
     assert len(found) == len(rows)
+    assert all(row["hardware"] and row["versions"] and row["date"].startswith("20") for row in rows)
     assert missing, "publish it"
 
 
