@@ -144,7 +144,7 @@ def test_where_to_start():
         "squared, no target, LayerNorm": "dqn, squared loss, layer norm",
         "squared, target, LayerNorm": "dqn, squared loss, target, layer norm",
         "squared, target": "dqn, squared loss, target",
-        "as SB3 has it": "dqn",
+        "SB3's Huber loss, target": "dqn",
     }
     assert header[1:] == list(labels)
     assert [line[0].replace("Space Invaders", "SpaceInvaders") for line in lines] == list(finals)
