@@ -34,7 +34,7 @@ RUN_SPEC = "run_spec"
 """The column that tells apart runs which have the same names and were made with different arguments"""
 #: Of the numbers in long lists, such as learning curves, which only figures show.
 SIGNIFICANT_DIGITS = 6
-_PLAIN_BYTES = 2**18
+_PLAIN_BYTES = 2**17
 """Above it a file is compressed, to about a fourth: curves and errors of many seeds are all digits"""
 ENDINGS = (".csv", ".csv.gz")
 
