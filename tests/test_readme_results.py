@@ -11,6 +11,7 @@ import pytest
 from sb3_robust_be import cli
 from sb3_robust_be.evaluation import Outcome, mean_interval
 from sb3_robust_be.experiments import results_page
+from sb3_robust_be.experiments.control.domains import DOMAINS
 from sb3_robust_be.experiments.control.preset import read
 from sb3_robust_be.experiments.declared import defaults, drop_in, load_declared, prediction
 from sb3_robust_be.experiments.publish import FOLDER, load, published
@@ -183,7 +184,7 @@ IN_WORDS = {
 
 def test_highest_means_of_the_findings():
     """The table of experiments/README.md, of the published runs of `control`, `threshold` and `minatar-population`."""
-    (header, _, *lines), *_ = readmes_tables("Control", "sb3_robust_be/experiments/README.md", "###")
+    _, (header, _, *lines) = readmes_tables("Control", "sb3_robust_be/experiments/README.md", "###")
     assert header == ["environment", "highest mean among our algorithms, and another", "return", "DQN"]
     finals = published_finals("control", "laptop") | published_finals("minatar-population", "laptop")
     for domain, runs in published_finals("threshold", "laptop").items():
@@ -202,6 +203,29 @@ def test_highest_means_of_the_findings():
         assert best.startswith(cell_as(best, runs["dqn"])), domain
         for text in more:
             assert text == f"{cell_as(text, runs['dqn, squared loss'])} with the squared loss"
+
+
+def test_control_at_the_papers_length():
+    """The first table of experiments/README.md on control, of the rows of `control` at the scale `long` so far."""
+    (header, _, *lines), _ = readmes_tables("Control", "sb3_robust_be/experiments/README.md", "###")
+    labels = {
+        "QRC-Huber": "qrc_huber",
+        "the same, hard clip": "qrc_huber, hard clip",
+        "QRC": "qrc",
+        "QLC of today": "qlc",
+        "SBEED": "sbeed",
+        "DQN, tuned": "dqn",
+    }
+    assert header == ["environment", *labels]
+    names_of = {DOMAINS[key].name: key for key in ("acrobot", "cart-pole", "mountain-car", "cliff-world")}
+    assert [line[0] for line in lines] == list(names_of)
+    rows = load(FOLDER / "unfinished", "control", "long")
+    for name, *cells in lines:
+        for label, cell in zip(labels.values(), cells, strict=True):
+            run = ("reported", names_of[name], label)
+            runs = [row["final"] for row in rows if (row["stage"], row["domain"], row["contender"]) == run]
+            assert len(runs) == 30
+            assert cell == cell_of(np.array(runs)), run
 
 
 def cell_as(text: str, values: np.ndarray) -> str:
