@@ -11,6 +11,7 @@ import pytest
 from sb3_robust_be import cli
 from sb3_robust_be.evaluation import Outcome, mean_interval
 from sb3_robust_be.experiments import results_page
+from sb3_robust_be.experiments.control import yardstick
 from sb3_robust_be.experiments.control.domains import DOMAINS
 from sb3_robust_be.experiments.control.preset import read
 from sb3_robust_be.experiments.declared import defaults, drop_in, load_declared, prediction
@@ -151,6 +152,26 @@ def test_where_to_start():
     assert [line[0].replace("Space Invaders", "SpaceInvaders") for line in lines] == list(finals)
     for runs, (_, *cells) in zip(finals.values(), lines, strict=True):
         assert cells == [cell_as(cell, runs[label]) for label, cell in zip(labels.values(), cells, strict=True)]
+
+
+def test_averages_of_where_to_start():
+    """QLC's and the best DQN's averages in README, over all environments and over those that chose nothing."""
+    preset = load_declared("one-setting").preset("long")
+    finals = read(preset.one_for_all(), load(FOLDER, "one-setting", "long")).finals
+    labels = [*preset.candidates, *preset.baselines]
+    chosen_on = {DOMAINS[key].name for key in preset.chosen_on}
+    held_out = {name: runs for name, runs in finals.items() if name not in chosen_on}
+    said = []
+    for of in (finals, held_out):
+        averages = yardstick.averages(of, labels)
+        means = {label: averages.interval(label) for label in labels}
+        assert max(preset.baselines, key=lambda label: means[label].estimate) == "dqn, squared loss, layer norm"
+        for label in ("qlc, one-sided, layer norm", "dqn, squared loss, layer norm"):
+            said.append("{0.estimate:.2f} [{0.low:.2f}, {0.high:.2f}]".format(means[label]))
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    qlc, dqn, held_out_qlc, held_out_dqn = said
+    assert f"QLC has {qlc}, the best DQN, without a target network, {dqn}," in text
+    assert f"designed), {held_out_qlc} and {held_out_dqn}." in text
 
 
 def published_finals(name: str, scale: str) -> dict[str, dict[str, np.ndarray]]:
