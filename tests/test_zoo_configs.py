@@ -100,7 +100,7 @@ def test_numbers_are_numbers(name):
             if isinstance(value, str):
                 with pytest.raises(ValueError, match="could not convert"):
                     float(value)
-            assert key in ("policy", "policy_kwargs", "env_wrapper", "limit", "h_target") or isinstance(
+            assert key in ("policy", "policy_kwargs", "env_wrapper", "limit", "h_target", "projection") or isinstance(
                 value, (int, float)
             ), (key, value)
 
@@ -144,7 +144,7 @@ def test_the_papers_own_arguments():
 @pytest.mark.parametrize("name", NAMES)
 def test_the_algorithms_share_all_other_settings(name):
     own = {"huber_threshold", "limit", "h_target", "h_regularization", "h_learning_rate_ratio"}
-    own |= {"target_update_interval", "max_grad_norm", "temperature", "eta"}
+    own |= {"projection", "target_update_interval", "max_grad_norm", "temperature", "eta"}
     for key, entry in CONFIGS["qrc"].items():
         other = CONFIGS[name][key]
         # DQN must be told of the network that our CnnPolicy picks by itself.

@@ -12,7 +12,7 @@ import yaml
 from sb3_robust_be import zoo
 from sb3_robust_be.experiments.control.preset import read
 from sb3_robust_be.experiments.declared import load_declared
-from sb3_robust_be.experiments.publish import FOLDER, load
+from sb3_robust_be.experiments.publish import FOLDER, load, published
 from sb3_robust_be.qrc.qrc import FALLING
 
 SMALL = {
@@ -30,14 +30,15 @@ SOURCES = {
     "qrc_huber": {"control": ["qrc_huber"], "threshold": None},
     "gq": {"saddlepoint": ["gq"]},
     "gq_huber": {"saddlepoint": ["gq_huber"]},
-    "dqn": {"target-networks": ["dqn, refresh 50", "dqn, refresh 500"]},
+    # SB3's DQN has no other loss.
+    "dqn": {"control": ["dqn, Huber loss"]},
 }
 GAMES = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
 NUMBER = r"(-?[\d.]+) \[-?[\d.]+, -?[\d.]+\]"
 
 
 def scale_of(name):
-    return "long" if name == "one-setting" else "laptop"
+    return "long" if (name, "long") in published(FOLDER) else "laptop"
 
 
 def control_preset(name):
@@ -89,11 +90,24 @@ def test_chosen_settings(algorithm, key, name):
         assert (first, last) == (FALLING.start, FALLING.end)
         assert "learning_rate" not in entry
         assert eval(entry["policy_kwargs"])["layer_norm"] is setting.pop("policy_kwargs")["layer_norm"]
+    if algorithm == "dqn":
+        assert setting.pop("huber_threshold") == 1.0
     assert {argument: entry[argument] for argument in setting} == setting
     found = re.search(rf"# {name}: {NUMBER} at [\d ]+ steps, (\d+) seeds", entry_lines(algorithm, SMALL[key]))
     assert found, entry_lines(algorithm, SMALL[key])
     assert int(found[2]) == len(runs)
     assert float(found[1]) == pytest.approx(np.nanmean(runs), rel=0.05, abs=0.6)
+
+
+@pytest.mark.parametrize("key", SMALL)
+def test_constant_rates_of_qlc(key):
+    """What `control` found for each environment alone, beside the falling rate of all."""
+    ((setting, runs),) = [(s, r) for k, s, r in evidence("control", ["qlc"]) if k == key]
+    pattern = rf"# control: {NUMBER} at ([\d ]+) steps, (\d+) seeds, with ([\d.e-]+) \(2\^(-\d+)\)"
+    mean, steps, seeds, rate, exponent = re.search(pattern, entry_lines("qlc", SMALL[key])).groups()
+    assert float(mean) == pytest.approx(runs.mean(), abs=0.6)
+    assert int(steps.replace(" ", "")) == control_preset("control").steps_of(key)
+    assert (int(seeds), float(rate), 2.0 ** int(exponent)) == (len(runs), *(2 * [setting["learning_rate"]]))
 
 
 # Today's QLC was run on three games; all others are those of `minatar-population`.

@@ -29,7 +29,7 @@ PICTURES: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
     ("prediction", "paper"): (
         ("prediction.png", "MSVE of TDC, TDC-Huber and TDC-ℓ1 over step sizes on the prediction problems"),
     ),
-    ("control", "laptop"): (("control.png", "Returns of every seed in five domains, by algorithm"),),
+    ("control", "long"): (("control.png", "Returns of every seed in five domains, by algorithm"),),
     ("threshold", "laptop"): (
         ("threshold.png", "Returns of every seed of QRC-Huber for six thresholds in four domains"),
     ),

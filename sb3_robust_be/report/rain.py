@@ -162,8 +162,9 @@ def ecdf(
     axis.legend(
         handles,
         [look[key].label for key in entries],
-        loc="lower left",
-        bbox_to_anchor=(-0.25, 1.0),
+        # Long labels grow to the left, where there is room above the other panel.
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
         ncols=LEGEND_COLUMNS,
         fontsize=7.5,
         handlelength=1.8,

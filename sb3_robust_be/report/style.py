@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sb3_robust_be import registry
 
@@ -35,7 +35,10 @@ COLOURS: dict[str, str] = {
 #: What names without a colour of their own get first: those that read best on white.
 PALETTE: tuple[str, ...] = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY, YELLOW)
 MARKERS: tuple[str, ...] = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-LINES: tuple[str, ...] = ("-", "--", "-.", ":")
+Line: TypeAlias = str | tuple[float, tuple[float, ...]]
+"""A line style, as matplotlib takes them: a name, or an offset and the lengths of dashes and gaps"""
+#: The last is a dash and two dots.
+LINES: tuple[Line, ...] = ("-", "--", "-.", ":", (0.0, (6.0, 1.5, 1.0, 1.5, 1.0, 1.5)))
 
 #: Inches; with 9-point text this reads at the 830 pixels of a README.
 WIDTH = 9.0
@@ -84,7 +87,7 @@ class Look:
 
     colour: str
     marker: str
-    line: str
+    line: Line
     label: str
     variant: int = 0
 

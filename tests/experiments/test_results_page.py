@@ -55,8 +55,8 @@ def test_the_smaller_size_says_so(two_sizes, small_reports):
     larger, smaller = (results_section(two_sizes, "control", scale) for scale in ("long", "laptop"))
     assert SMALLER not in larger
     assert f"{SMALLER} The larger one, at [scale `long`](#control-long), stands above; where they differ" in smaller
-    assert "control.png" in smaller
-    assert "control.png" not in larger
+    assert "control.png" in larger
+    assert "control.png" not in smaller
 
 
 def test_long_tables_are_left_to_the_report_but_for_wanted_ones(two_sizes, small_reports):

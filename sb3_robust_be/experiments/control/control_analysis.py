@@ -15,6 +15,7 @@ from sb3_robust_be.evaluation import (
     mean_interval,
     worst_decile_mean,
 )
+from sb3_robust_be.experiments.control.contenders import RANDOM
 from sb3_robust_be.experiments.control.preset import (
     ControlPreset,
     ControlResults,
@@ -37,8 +38,19 @@ def control_analysis(results: ControlResults) -> Analysis:
     rng = np.random.default_rng(0)
     preset = results.preset
     steps = {preset.domain(key).name: curve_steps(preset, key) for key in preset.domains}
+    learning = {
+        name: {label: runs for label, runs in own.items() if label != RANDOM.label}
+        for name, own in results.finals.items()
+    }
+    left_out = any(RANDOM.label in own for own in results.finals.values())
     plots = [
-        report.distributions("distributions", results.finals, measure=MEASURE, rng=rng),
+        report.distributions(
+            "distributions",
+            learning,
+            measure=MEASURE,
+            rng=rng,
+            caption="Without the random agent, which is in the table: it would set the scale." if left_out else "",
+        ),
         report.learning_curves("learning-curves", results.curves, steps, measure="episode return", rng=rng),
     ]
     sensitivities = over_step_sizes(results)
