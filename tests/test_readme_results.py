@@ -215,7 +215,7 @@ def test_control_of_the_findings():
         "QRC-Huber": "qrc_huber",
         "the same, hard clip": "qrc_huber, hard clip",
         "QRC": "qrc",
-        "QLC of today": "qlc",
+        "QLC, constant rate": "qlc",
         "SBEED": "sbeed",
         "DQN, tuned": "dqn",
         "DQN with LayerNorm, tuned": "dqn, layer norm",
