@@ -201,7 +201,7 @@ def test_highest_means_of_the_findings():
         ours = {label: values.mean() for label, values in runs.items() if not label.startswith("dqn")}
         assert ours[named[0]] == max(ours.values()), domain
         for label, said in zip(named, words.split("; "), strict=True):
-            assert IN_WORDS[label] in said, domain
+            assert said.startswith(IN_WORDS[label]), domain
         assert [cell_as(text, runs[label]) for label, text in zip(named, returns.split("; "), strict=True)] == (
             returns.split("; ")
         )
@@ -222,9 +222,9 @@ def test_control_of_the_findings():
     }
     assert header == ["environment", *labels]
     finals = published_finals("control", "long")
-    assert {line[0] for line in lines} == set(finals)
+    assert sorted(line[0] for line in lines) == sorted(finals)
     for name, *cells in lines:
-        assert len(finals[name]["dqn"]) == (10 if name == "Lunar Lander" else 30)
+        assert {len(finals[name][label]) for label in labels.values()} == {10 if name == "Lunar Lander" else 30}
         assert cells == [cell_of(finals[name][label]) for label in labels.values()]
 
 
