@@ -165,7 +165,7 @@ def _page(report: Report, drawings: Mapping[str, bytes], png: bool = True) -> st
 
 
 def _figure(report: Report, plot: Plot, drawings: Mapping[str, bytes], png: bool) -> str:
-    drawing = inline(drawings[plot.name], f"svg-{plot.name}", plot.alt)
+    drawing = inline(drawings[plot.name], f"svg-{plot.name}", plot.alt, f"f{report.plots.index(plot)}")
     endings = ("csv", "svg", "png") if png else ("csv", "svg")
     return page.figure(f"figure-{plot.name}", drawing, plot.caption, report.name, plot.name, endings)
 

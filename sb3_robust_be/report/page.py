@@ -49,8 +49,9 @@ th { border-bottom: 2px solid var(--line); } .number { text-align: right; font-v
 pre { background: var(--soft); padding: .7rem 1rem; border-radius: .4rem; white-space: pre-wrap; }
 code, .line { font-family: ui-monospace, monospace; }
 th, td { overflow-wrap: normal; }
-.verdict { border-left: .35rem solid var(--open); padding: .2rem 0 .2rem .9rem; margin: .9rem 0; }
-.verdict p { margin: .1rem 0; } .verdict .outcome { font-weight: 700; color: var(--open); }
+.verdict { border-left: .35rem solid var(--open); padding: .2rem 0 .2rem .9rem; margin: .8rem 0; }
+.verdict p { margin: .1rem 0; } .verdict p + p { font-size: .9em; line-height: 1.4; }
+.verdict .outcome { font-weight: 700; color: var(--open); }
 .holds { border-color: var(--good); } .holds .outcome { color: var(--good); }
 .fails { border-color: var(--bad); } .fails .outcome { color: var(--bad); }
 @page { margin: 15mm; }

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sb3_robust_be.report import style
 
 if TYPE_CHECKING:
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 #: What makes up most of an SVG, and can be said in less: indentation, the font of every text, groups that only have a
-#: name, and, of shapes, decimals and the spaces beside commands. A hundredth of a point is enough for small shapes, a
-#: tenth for curves, of which each point is given by its distance from the one before.
+#: name, long names of parts, spaces and doubled digits in styles, and, of shapes, decimals and the spaces beside
+#: commands. A hundredth of a point is enough for small shapes, a tenth for curves, of which each point is given by its
+#: distance from the one before.
 _INDENTATION, _FONT = re.compile(r"\n +"), "font-family: 'DejaVu Sans'"
 _DRAWN, _SPACES = re.compile(r"<(?:path|use|text) [^>]*>"), re.compile(r" ?\n?([MLCQz]) ?")
 _TENTHS, _HUNDREDTHS = re.compile(r"(\.\d)\d+"), re.compile(r"(\.\d\d)\d+")
@@ -26,6 +29,8 @@ _LONG_PATH, _POINTS, _COMMAND = 400, re.compile(r'(?<= d=")[MLz0-9. \n-]+(?=")')
 _NOT_TURNED = re.compile(r'(<text [^>]*) transform="rotate\(-?0 [^"]*"')
 _GROUP_NAME, _GROUP = re.compile(r'<g id="[^"]*"'), re.compile(r"</?g(?: [^>]*)?/?>\n?")
 _MARKERS, _STYLE = re.compile(r"<g([^>]*)>\n((?:<use [^>]*/>\n)+)</g>"), re.compile(r' style="[^"]*"')
+_IN_STYLE, _COLOUR = re.compile(r"(?<=[:;]) "), re.compile(r"#(.)\1(.)\2(.)\3\b")
+_NAMED, _NAME = re.compile(r' id="([^"]+)"'), re.compile(r'((?: id="|"#|url\(#))([^")]+)')
 _DIGITS = 6
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -88,7 +93,14 @@ def _shortened(drawing: str) -> str:
     """The same drawing in half as many characters."""
     drawing = _MARKERS.sub(_with_one_style, _INDENTATION.sub("\n", _DRAWN.sub(_shortened_shape, drawing)))
     drawing = _without_plain_groups(_GROUP_NAME.sub("<g", _NOT_TURNED.sub(r"\1", drawing)))
-    return drawing.replace(f"{_FONT}; ", "").replace("<svg ", f'<svg style="{_FONT}, sans-serif" ', 1)
+    drawing = _STYLE.sub(_shortened_style, drawing.replace(f"{_FONT}; ", ""))
+    names = {name: f"p{i}" for i, name in enumerate(dict.fromkeys(_NAMED.findall(drawing)))}
+    drawing = _NAME.sub(lambda found: found[1] + names.get(found[2], found[2]), drawing)
+    return drawing.replace("<svg ", f'<svg style="{_FONT}, sans-serif" ', 1)
+
+
+def _shortened_style(style: re.Match[str]) -> str:
+    return " " + _COLOUR.sub(r"#\1\2\3", _IN_STYLE.sub("", style[0][1:]))
 
 
 def _shortened_shape(shape: re.Match[str]) -> str:
@@ -98,19 +110,25 @@ def _shortened_shape(shape: re.Match[str]) -> str:
 
 
 def _by_distances(path: re.Match[str]) -> str:
-    """Straight lines from point to point, in whole tenths, so that no error adds up."""
+    """Straight lines from point to point, in whole tenths, so that no error adds up.
+
+    Points that lie within half a tenth of the line without them are left out.
+    """
+    from matplotlib.path import Path
+
+    codes = {"M": Path.MOVETO, "L": Path.LINETO, "z": Path.CLOSEPOLY}
+    commands = _COMMAND.findall(path[0])
+    points = [[10.0 * float(number) for number in numbers.split()] or [0.0, 0.0] for _, numbers in commands]
+    drawn = Path(points, [codes[command] for command, _ in commands])
+    drawn.simplify_threshold = 0.5
     parts = []
-    here = start = (0, 0)
-    for command, numbers in _COMMAND.findall(path[0]):
-        if command == "z":
-            parts.append(command)
-            here = start
-            continue
-        x, y = (round(10.0 * float(number)) for number in numbers.split())
-        if command == "M":
+    here = (0, 0)
+    # A polygon's last point is its first here, in place of a "z".
+    for point, code in drawn.iter_segments(simplify=True):
+        x, y = np.rint(point).astype(int).tolist()
+        if code == Path.MOVETO:
             parts.append(f"M{_tenths(x)} {_tenths(y)}")
-            start = (x, y)
-        else:
+        elif (x, y) != here:
             parts.append(f"l{_tenths(x - here[0])} {_tenths(y - here[1])}")
         here = (x, y)
     return "".join(parts)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 #: Inches per algorithm.
-ROW = 0.46
+ROW = 0.42
 LEGEND_COLUMNS = 2
 _DOT = 3.4  # points
 _SCORE_WIDTH = 4.6  # inches, about

@@ -10,13 +10,16 @@ _LINK = "{http://www.w3.org/1999/xlink}href"
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
-def inline(svg: bytes, prefix: str, alt: str) -> str:
+def inline(svg: bytes, name: str, alt: str, prefix: str = "") -> str:
     """The drawing as an element of an HTML page.
 
     :param svg: A file of matplotlib's.
-    :param prefix: Put in front of every id, as the ids of two figures are alike.
+    :param name: In front of the id of its title.
     :param alt: What the drawing shows.
+    :param prefix: In front of the ids of its parts, as those of two figures are alike; by default ``name``. A drawing
+        has thousands of references to them, so that a short one is worth having.
     """
+    prefix = prefix or name
     root = ET.fromstring(svg)
     for metadata in root.findall(f"{{{SVG}}}metadata"):
         root.remove(metadata)
@@ -30,9 +33,9 @@ def inline(svg: bytes, prefix: str, alt: str) -> str:
                 element.set("href", f"#{prefix}-{value[1:]}" if value.startswith("#") else value)
             else:
                 element.set(key, _REFERENCE.sub(rf"url(#{prefix}-\1)", value))
-    title = ET.Element("title", {"id": f"{prefix}-title"})
+    title = ET.Element("title", {"id": f"{name}-title"})
     title.text = alt
     root.insert(0, title)
-    root.attrib.update({"role": "img", "aria-labelledby": f"{prefix}-title", "xmlns": SVG})
+    root.attrib.update({"role": "img", "aria-labelledby": f"{name}-title", "xmlns": SVG})
     root.attrib.pop("version", None)
     return ET.tostring(root, encoding="unicode", short_empty_elements=True)

@@ -61,9 +61,48 @@ def test_a_shortened_curve_runs_through_its_points():
     axis = plot.figure.axes[0]
     expected = axis.transData.transform(np.column_stack([at, values])) * 72.0 / plot.figure.dpi
     expected[:, 1] = 72.0 * plot.figure.get_size_inches()[1] - expected[:, 1]
-    # matplotlib gives the last point twice.
-    np.testing.assert_allclose(drawn, [*expected, expected[-1]], rtol=0.0, atol=0.1001)
+    np.testing.assert_allclose(drawn, expected, rtol=0.0, atol=0.1001)
     assert all(element.attrib for element in root.iter() if element.tag.endswith("}g"))
+
+
+def test_points_on_a_straight_line_are_left_out_of_curves_and_areas():
+    # A level, a bump and a level again, filled down to its base, in points.
+    at = np.linspace(0.0, 200.0, 201)
+    values = 50.0 + 40.0 * np.exp(-np.square((at - 60.0) / 9.0))
+    outline = np.column_stack([np.r_[0.0, at, 200.0], np.r_[0.0, values, 0.0]])
+    figure = Figure(figsize=(200.0 / 72.0, 100.0 / 72.0))
+    axis = figure.add_axes((0.0, 0.0, 1.0, 1.0), xlim=(0.0, 200.0), ylim=(0.0, 100.0))
+    axis.fill(*outline.T, color="#a33c00", linewidth=0.0)
+    root = ET.fromstring(report.Plot("p", figure, [{"a": 1}]).svg())
+    [area] = [element.get("d") for element in root.iter() if "#a33c00" in element.get("style", "")]
+    points = [list(map(float, rest.split())) for _, rest in re.findall(r"([Ml])([^Mlz]+)", area)]
+    drawn = np.cumsum(points, axis=0)
+    drawn[:, 1] = 100.0 - drawn[:, 1]
+    assert 10 < len(drawn) < 60
+    assert drawn[0].tolist() == drawn[-1].tolist() == [0.0, 0.0]
+    for points, curve in ((outline, drawn), (drawn, outline)):
+        assert max(_distance(point, curve) for point in points) < 0.21
+
+
+def _distance(point, curve):
+    """From a point to the nearest of the lines of a curve."""
+    start, along = curve[:-1], np.diff(curve, axis=0)
+    squares = np.square(along).sum(axis=1)
+    share = np.clip(((point - start) * along).sum(axis=1) / np.where(squares > 0.0, squares, 1.0), 0.0, 1.0)
+    return np.hypot(*(start + share[:, None] * along - point).T).min()
+
+
+def test_names_and_styles_of_an_svg_are_short_and_lead_to_its_parts():
+    root = ET.fromstring(distributions({"p": {"dqn": [1.0, 2.0, 4.0], "qrc": [0.0, 1.0, 5.0]}}).svg())
+    named = [element.get("id") for element in root.iter() if "id" in element.attrib]
+    assert named == [f"p{i}" for i in range(len(named))]
+    link = "{http://www.w3.org/1999/xlink}href"
+    used = [element.get(link)[1:] for element in root.iter() if element.tag.endswith("}use")]
+    clipped = [element.get("clip-path")[5:-1] for element in root.iter() if "clip-path" in element.attrib]
+    assert set(used) | set(clipped) == set(named)
+    assert not any(
+        " " in element.get("style", "").replace("DejaVu Sans", "") for element in root.iter() if element is not root
+    )
 
 
 def test_a_figure_is_drawn_once_per_file(monkeypatch):
