@@ -228,6 +228,26 @@ def test_control_of_the_findings():
         assert cells == [cell_of(finals[name][label]) for label in labels.values()]
 
 
+def test_target_networks_of_the_findings():
+    """The table of experiments/README.md on target networks, of its published runs."""
+    ((header, _, *lines),) = readmes_tables("Target networks", "sb3_robust_be/experiments/README.md", "###")
+    labels = {
+        "QRC-Huber": "qrc_huber",
+        "the same, hard clip": "qrc_huber, hard clip",
+        "QRC": "qrc",
+        "DQN, threshold 1": "dqn",
+        "DQN, squared loss": "dqn, squared loss",
+    }
+    refreshes = {"none": 1, "every 50 steps": 50, "every 500 steps": 500}
+    assert header == ["environment", "target network", *labels]
+    finals = published_finals("target-networks", "long")
+    assert sorted(line[:2] for line in lines) == sorted([domain, named] for domain in finals for named in refreshes)
+    for domain, named, *cells in lines:
+        runs = [finals[domain][f"{label}, refresh {refreshes[named]}"] for label in labels.values()]
+        assert {len(values) for values in runs} == {30}
+        assert cells == [cell_of(values) for values in runs]
+
+
 def cell_as(text: str, values: np.ndarray) -> str:
     """The mean with its interval, with as many decimals as a text has."""
     places = len(re.match(r"−?\d+(?:\.(\d+))?", text)[1] or "")

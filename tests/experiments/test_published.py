@@ -141,7 +141,7 @@ def test_a_table_that_another_shard_has_just_written_is_read(whole, tmp_path, mo
 
     monkeypatch.setattr("sb3_robust_be.experiments.find.read_rows", read)
     assert [row["final"] for row in results_in(tmp_path).known] == [row["final"] for row in rows[:3]]
-    assert tries == ["shared.csv", "shared.csv.gz"]
+    assert tries == ["shared.csv", "shared.csv.bz2"]
 
 
 def in_any_order(rows):
