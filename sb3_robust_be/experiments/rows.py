@@ -1,15 +1,15 @@
 """Results as rows with named columns: a table that pandas, R, a spreadsheet or a person reads without this package.
 
-A table is a CSV file, compressed with bzip2 where it is large (of digits it makes less than gzip and xz do). CSV
-because Python's own library writes it, every program reads it, and two versions of a file can be compared line by line;
-Parquet would need pyarrow, which is larger than all else that this package installs. A cell that is not plain text is
-JSON: a number (``NaN`` and ``Infinity`` as Python writes them), ``true``, a list such as a learning curve, or an object
-such as a setting. An array of several axes is one list, row by row. An empty cell is a value that does not exist.
+A table is a CSV file, compressed with bzip2 where it is large (of learning curves it makes less than gzip and xz do).
+CSV because Python's own library writes it, every program reads it, and two versions of a file can be compared line by
+line; Parquet would need pyarrow, which is larger than all else that this package installs. A cell that is not plain
+text is JSON: a number (``NaN`` and ``Infinity`` as Python writes them), ``true``, a list such as a learning curve, or
+an object such as a setting. An array of several axes is one list, row by row. An empty cell is a value that does not
+exist.
 """
 
 from __future__ import annotations
 
-import bz2
 import csv
 import functools
 import gzip
@@ -35,9 +35,8 @@ RUN_SPEC = "run_spec"
 """The column that tells apart runs which have the same names and were made with different arguments"""
 #: Of the numbers in long lists, such as learning curves, which only figures show.
 SIGNIFICANT_DIGITS = 6
-_UNPACK = {".bz2": bz2.decompress, ".gz": gzip.decompress}
 _PLAIN_BYTES = 2**17
-"""Above it a file is compressed, to about a fourth: curves and errors of many seeds are all digits"""
+"""Above it a file is compressed, to a fourth or less: curves and errors of many seeds are all digits"""
 ENDINGS = (".csv", ".csv.bz2", ".csv.gz")
 """The last is read only: 0.1 wrote it"""
 
@@ -56,8 +55,11 @@ def write_rows(path: Path, rows: Rows) -> Path:
     table.writerow(names)
     table.writerows([_cell(row.get(name)) for name in names] for row in rows)
     data = text.getvalue().encode()
-    plain, compressed, _ = ENDINGS
-    ending, data = (plain, data) if len(data) <= _PLAIN_BYTES else (compressed, bz2.compress(data))
+    ending = ENDINGS[0]
+    if len(data) > _PLAIN_BYTES:
+        import bz2  # which not every build of Python has
+
+        ending, data = ENDINGS[1], bz2.compress(data)
     target = path.with_name(path.name + ending)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, data)
@@ -75,7 +77,7 @@ def read_rows(path: Path) -> list[Row]:
     """
     data = path.read_bytes()
     try:
-        cells = _parse(_UNPACK.get(path.suffix, bytes)(data).decode())
+        cells = _parse(_unpacked(data, path.suffix).decode())
     except (ValueError, EOFError, OSError, zlib.error, csv.Error) as error:
         raise ValueError(f"{path} is no table of results, or damaged: {error}") from error
     names, rows = (cells[0], cells[1:]) if cells else ([], [])
@@ -84,6 +86,20 @@ def read_rows(path: Path) -> list[Row]:
     # Most cells stand in many rows.
     value_of = functools.cache(_value)
     return [{name: value_of(cell) for name, cell in zip(names, row, strict=True) if cell} for row in rows]
+
+
+def _unpacked(data: bytes, ending: str) -> bytes:
+    if ending == ".gz":
+        return gzip.decompress(data)
+    if ending != ".bz2":
+        return data
+    import bz2
+
+    stream = bz2.BZ2Decompressor()
+    text = stream.decompress(data)
+    if not stream.eof or stream.unused_data:
+        raise ValueError("its compressed data end too early, or too late")
+    return text
 
 
 def _parse(text: str) -> list[list[str]]:

@@ -30,6 +30,7 @@ _NOT_TURNED = re.compile(r'(<text [^>]*) transform="rotate\(-?0 [^"]*"')
 _GROUP_NAME, _GROUP = re.compile(r'<g id="[^"]*"'), re.compile(r"</?g(?: [^>]*)?/?>\n?")
 _MARKERS, _STYLE = re.compile(r"<g([^>]*)>\n((?:<use [^>]*/>\n)+)</g>"), re.compile(r' style="[^"]*"')
 _IN_STYLE, _COLOUR = re.compile(r"(?<=[:;]) "), re.compile(r"#(.)\1(.)\2(.)\3\b")
+_TAG = re.compile(r"<[^>]*>")
 _NAMED, _NAME = re.compile(r' id="([^"]+)"'), re.compile(r'((?: id="|"#|url\(#))([^")]+)')
 _DIGITS = 6
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -93,10 +94,16 @@ def _shortened(drawing: str) -> str:
     """The same drawing in half as many characters."""
     drawing = _MARKERS.sub(_with_one_style, _INDENTATION.sub("\n", _DRAWN.sub(_shortened_shape, drawing)))
     drawing = _without_plain_groups(_GROUP_NAME.sub("<g", _NOT_TURNED.sub(r"\1", drawing)))
-    drawing = _STYLE.sub(_shortened_style, drawing.replace(f"{_FONT}; ", ""))
-    names = {name: f"p{i}" for i, name in enumerate(dict.fromkeys(_NAMED.findall(drawing)))}
-    drawing = _NAME.sub(lambda found: found[1] + names.get(found[2], found[2]), drawing)
+    # Only within tags: a label may look like an attribute.
+    named = dict.fromkeys(name for tag in _TAG.findall(drawing) for name in _NAMED.findall(tag))
+    names = {name: f"p{i}" for i, name in enumerate(named)}
+    drawing = _TAG.sub(lambda tag: _shortened_tag(tag[0], names), drawing)
     return drawing.replace("<svg ", f'<svg style="{_FONT}, sans-serif" ', 1)
+
+
+def _shortened_tag(tag: str, names: Mapping[str, str]) -> str:
+    tag = _STYLE.sub(_shortened_style, tag.replace(f"{_FONT}; ", ""))
+    return _NAME.sub(lambda found: found[1] + names.get(found[2], found[2]), tag)
 
 
 def _shortened_style(style: re.Match[str]) -> str:
@@ -121,14 +128,17 @@ def _by_distances(path: re.Match[str]) -> str:
     points = [[10.0 * float(number) for number in numbers.split()] or [0.0, 0.0] for _, numbers in commands]
     drawn = Path(points, [codes[command] for command, _ in commands])
     drawn.simplify_threshold = 0.5
-    parts = []
-    here = (0, 0)
-    # A polygon's last point is its first here, in place of a "z".
+    closed = any(command == "z" for command, _ in commands)
+    parts: list[str] = []
+    here = start = (0, 0)
     for point, code in drawn.iter_segments(simplify=True):
         x, y = np.rint(point).astype(int).tolist()
         if code == Path.MOVETO:
             parts.append(f"M{_tenths(x)} {_tenths(y)}")
-        elif (x, y) != here:
+            start = (x, y)
+        elif closed and (x, y) == start != here:
+            parts.append("z")  # matplotlib goes back to the first point instead
+        elif (x, y) != here or parts[-1].startswith("M"):
             parts.append(f"l{_tenths(x - here[0])} {_tenths(y - here[1])}")
         here = (x, y)
     return "".join(parts)

@@ -187,6 +187,7 @@ def test_a_cell_may_be_long(tmp_path):
                 b"a,b\n1,2\n",
                 compress(b"a,b\n" + b"1,2\n" * 100)[:-20],
                 compress(b"a,b\n" + b"1,2\n" * 100)[:20] + b"x" * 40,
+                compress(b"a,b\n" + b"1,2\n" * 100) + b"more",
             )
         ),
     ],

@@ -75,11 +75,12 @@ def test_points_on_a_straight_line_are_left_out_of_curves_and_areas():
     axis.fill(*outline.T, color="#a33c00", linewidth=0.0)
     root = ET.fromstring(report.Plot("p", figure, [{"a": 1}]).svg())
     [area] = [element.get("d") for element in root.iter() if "#a33c00" in element.get("style", "")]
-    points = [list(map(float, rest.split())) for _, rest in re.findall(r"([Ml])([^Mlz]+)", area)]
+    points = [list(map(float, rest.split())) for _, rest in re.findall(r"([Ml])([^Mlz]+)", area.removesuffix("z"))]
     drawn = np.cumsum(points, axis=0)
+    drawn = np.vstack([drawn, drawn[:1]])  # "z"
     drawn[:, 1] = 100.0 - drawn[:, 1]
     assert 10 < len(drawn) < 60
-    assert drawn[0].tolist() == drawn[-1].tolist() == [0.0, 0.0]
+    assert area.endswith("z")
     for points, curve in ((outline, drawn), (drawn, outline)):
         assert max(_distance(point, curve) for point in points) < 0.21
 
@@ -103,6 +104,38 @@ def test_names_and_styles_of_an_svg_are_short_and_lead_to_its_parts():
     assert not any(
         " " in element.get("style", "").replace("DejaVu Sans", "") for element in root.iter() if element is not root
     )
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        'run id="x',
+        'run id="x"',
+        'net style="a: b"',
+        'x style="fill: #aabbcc',
+        '"#',
+        "url(#p0",
+        '<g id="q">',
+        "#aabbcc; b",
+    ],
+)
+def test_labels_that_look_like_svg_are_drawn_as_they_are(label):
+    root = ET.fromstring(distributions({"p": {label: [1.0, 2.0], "qrc": [0.0, 1.0]}}).svg())
+    texts = {element.text for element in root.iter() if element.tag.endswith("}text")}
+    assert label in texts
+    named = {element.get("id") for element in root.iter() if "id" in element.attrib}
+    link = "{http://www.w3.org/1999/xlink}href"
+    assert {element.get(link)[1:] for element in root.iter() if link in element.attrib} <= named
+
+
+def test_a_long_outline_stays_closed():
+    figure = Figure()
+    turn = np.linspace(0.0, 2.0 * np.pi, 200)
+    figure.add_axes((0.0, 0.0, 1.0, 1.0)).fill(np.cos(turn), np.sin(turn), color="#a33c00", linewidth=12.0)
+    root = ET.fromstring(report.Plot("p", figure, [{"a": 1}]).svg())
+    [outline] = [element.get("d") for element in root.iter() if "#a33c00" in element.get("style", "")]
+    assert outline.count("M") == outline.count("z") == 1
+    assert outline.strip().endswith("z")
 
 
 def test_a_figure_is_drawn_once_per_file(monkeypatch):
