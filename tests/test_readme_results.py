@@ -248,6 +248,20 @@ def test_target_networks_of_the_findings():
         assert cells == [cell_of(values) for values in runs]
 
 
+def test_thresholds_of_the_findings():
+    """The table of experiments/README.md on thresholds, of its published runs."""
+    ((header, _, *lines),) = readmes_tables("Thresholds", "sb3_robust_be/experiments/README.md", "###")
+    labels = [f"κ = {k:g}" for k in (0.25, 0.5, 1, 2, 4, 8)]
+    endings = {"smooth": "", "hard": ", hard clip"}
+    assert header == ["environment", "clip", *labels]
+    finals = published_finals("threshold", "long")
+    assert sorted(line[:2] for line in lines) == sorted([domain, clip] for domain in finals for clip in endings)
+    for domain, clip, *cells in lines:
+        runs = [finals[domain][label + endings[clip]] for label in labels]
+        assert {len(values) for values in runs} == {30}
+        assert cells == [cell_of(values) for values in runs]
+
+
 def cell_as(text: str, values: np.ndarray) -> str:
     """The mean with its interval, with as many decimals as a text has."""
     places = len(re.match(r"−?\d+(?:\.(\d+))?", text)[1] or "")

@@ -30,8 +30,8 @@ PICTURES: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {
         ("prediction.png", "MSVE of TDC, TDC-Huber and TDC-ℓ1 over step sizes on the prediction problems"),
     ),
     ("control", "long"): (("control.png", "Returns of every seed in five domains, by algorithm"),),
-    ("threshold", "laptop"): (
-        ("threshold.png", "Returns of every seed of QRC-Huber for six thresholds in four domains"),
+    ("threshold", "long"): (
+        ("threshold.png", "Returns of every seed of QRC-Huber for six thresholds and both clips in four domains"),
     ),
     ("minatar-population", "laptop"): (
         ("minatar.png", "Learning curves of DQN, QRC, QRC-Huber and the QLC of 0.1 in five MinAtar games"),
