@@ -95,8 +95,8 @@ _INTRODUCTION = f"""# Results
 Each section is one experiment of the paper {PAPER}, or one of ours that
 explains them: a summary, the paper's sentences, verdicts on each in the words in which it was judged, and the numbers
 behind them. The paper's experiments with agents have fewer seeds and settings here than there, and MinAtar fewer steps,
-too, as the notes of each say. Of an experiment that stands here at two scales the larger one comes first; where they differ, it is the one
-that we go by. What we make of this, and how experiments are run, is in
+too, as the notes of each say. Of an experiment that stands here at two scales the larger one comes first; where they
+differ, it is the one that we go by. What we make of this, and how experiments are run, is in
 [experiments/README.md](../experiments/README.md). From the same tables,
 `sb3-robust-be experiment report all --published` makes a page per experiment with every figure and table.
 

@@ -6,6 +6,7 @@ import csv
 import functools
 import io
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 #: What makes up most of an SVG, and can be said in less: indentation, the font of every text, groups that only have a
-#: name, long names of parts, spaces and doubled digits in styles, and, of shapes, decimals and the spaces beside
-#: commands. A hundredth of a point is enough for small shapes, a tenth for curves, of which each point is given by its
-#: distance from the one before.
+#: name, long names of parts, styles that many parts have, spaces and doubled digits in them, and, of shapes, decimals
+#: and the spaces beside commands. A hundredth of a point is enough for small shapes, a tenth for markers and curves, of
+#: which each point is given by its distance from the one before.
 _INDENTATION, _FONT = re.compile(r"\n +"), "font-family: 'DejaVu Sans'"
 _DRAWN, _SPACES = re.compile(r"<(?:path|use|text) [^>]*>"), re.compile(r" ?\n?([MLCQz]) ?")
 _TENTHS, _HUNDREDTHS = re.compile(r"(\.\d)\d+"), re.compile(r"(\.\d\d)\d+")
+_WHOLE = re.compile(r"(?<=\d)\.0(?!\d)")
 _LONG_PATH, _POINTS, _COMMAND = 400, re.compile(r'(?<= d=")[MLz0-9. \n-]+(?=")'), re.compile(r"([MLz])([^MLz]*)")
 _NOT_TURNED = re.compile(r'(<text [^>]*) transform="rotate\(-?0 [^"]*"')
 _GROUP_NAME, _GROUP = re.compile(r'<g id="[^"]*"'), re.compile(r"</?g(?: [^>]*)?/?>\n?")
@@ -97,7 +99,7 @@ def _shortened(drawing: str) -> str:
     # Only within tags: a label may look like an attribute.
     named = dict.fromkeys(name for tag in _TAG.findall(drawing) for name in _NAMED.findall(tag))
     names = {name: f"p{i}" for i, name in enumerate(named)}
-    drawing = _TAG.sub(lambda tag: _shortened_tag(tag[0], names), drawing)
+    drawing = _with_classes(_TAG.sub(lambda tag: _shortened_tag(tag[0], names), drawing))
     return drawing.replace("<svg ", f'<svg style="{_FONT}, sans-serif" ', 1)
 
 
@@ -106,11 +108,27 @@ def _shortened_tag(tag: str, names: Mapping[str, str]) -> str:
     return _NAME.sub(lambda found: found[1] + names.get(found[2], found[2]), tag)
 
 
+def _with_classes(drawing: str) -> str:
+    """Styles that three parts or more have are said once, in matplotlib's own style sheet."""
+    styles = Counter(style for tag in _TAG.findall(drawing) for style in _STYLE.findall(tag))
+    often = [style for style, parts in styles.most_common() if parts >= 3]
+    classes = {style: f"s{i}" for i, style in enumerate(often)}
+    drawing = _TAG.sub(lambda tag: _STYLE.sub(lambda found: _as_class(found[0], classes), tag[0]), drawing)
+    rules = "".join(f".{name}{{{style.partition('=')[2][1:-1]}}}" for style, name in classes.items())
+    return drawing.replace("</style>", f"{rules}</style>", 1)
+
+
+def _as_class(style: str, classes: Mapping[str, str]) -> str:
+    return f' class="{classes[style]}"' if style in classes else style
+
+
 def _shortened_style(style: re.Match[str]) -> str:
     return " " + _COLOUR.sub(r"#\1\2\3", _IN_STYLE.sub("", style[0][1:]))
 
 
 def _shortened_shape(shape: re.Match[str]) -> str:
+    if shape[0].startswith("<use"):
+        return _WHOLE.sub("", _TENTHS.sub(r"\1", shape[0]))
     if len(shape[0]) > _LONG_PATH:
         return _POINTS.sub(_by_distances, _SPACES.sub(r"\1", _TENTHS.sub(r"\1", shape[0])))
     return _SPACES.sub(r"\1", _HUNDREDTHS.sub(r"\1", shape[0]))

@@ -37,8 +37,8 @@ PALETTE: tuple[str, ...] = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK,
 MARKERS: tuple[str, ...] = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 Line: TypeAlias = str | tuple[float, tuple[float, ...]]
 """A line style, as matplotlib takes them: a name, or an offset and the lengths of dashes and gaps"""
-#: The last is a dash and two dots.
-LINES: tuple[Line, ...] = ("-", "--", "-.", ":", (0.0, (6.0, 1.5, 1.0, 1.5, 1.0, 1.5)))
+#: The last two are a dash and two dots, and long dashes.
+LINES: tuple[Line, ...] = ("-", "--", "-.", ":", (0.0, (6.0, 1.5, 1.0, 1.5, 1.0, 1.5)), (0.0, (10.0, 2.5)))
 
 #: Inches; with 9-point text this reads at the 830 pixels of a README.
 WIDTH = 9.0

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 
 SVG = "http://www.w3.org/2000/svg"
 _LINK = "{http://www.w3.org/1999/xlink}href"
+_CLASS = re.compile(r"\.(s\d+)(?={)")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
@@ -16,17 +17,19 @@ def inline(svg: bytes, name: str, alt: str, prefix: str = "") -> str:
     :param svg: A file of matplotlib's.
     :param name: In front of the id of its title.
     :param alt: What the drawing shows.
-    :param prefix: In front of the ids of its parts, as those of two figures are alike; by default ``name``. A drawing
-        has thousands of references to them, so that a short one is worth having.
+    :param prefix: In front of the ids and classes of its parts, as those of two figures are alike; by default ``name``.
+        A drawing has thousands of them, so that a short one is worth having.
     """
-    prefix = prefix or name
+    prefix = prefix or re.sub(r"[^\w-]", "-", name)
     root = ET.fromstring(svg)
     for metadata in root.findall(f"{{{SVG}}}metadata"):
         root.remove(metadata)
     for element in root.iter():
         element.tag = element.tag.removeprefix(f"{{{SVG}}}")
+        if element.tag == "style":
+            element.text = _CLASS.sub(rf".{prefix}-\1", element.text or "")
         for key, value in list(element.attrib.items()):
-            if key == "id":
+            if key in ("id", "class"):
                 element.set(key, f"{prefix}-{value}")
             elif key == _LINK:
                 del element.attrib[key]

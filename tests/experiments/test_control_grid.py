@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from made_rows import made_rows
 
 from sb3_robust_be.experiments.control import contenders as c
 from sb3_robust_be.experiments.control.contenders import RATES
-from sb3_robust_be.experiments.control.control_analysis import edge_notes, missing_notes, over_step_sizes
+from sb3_robust_be.experiments.control.control_analysis import edge_notes, in_pairs, missing_notes, over_step_sizes
 from sb3_robust_be.experiments.control.domains import (
     ALL_DOMAINS,
     CHEAP_DOMAINS,
@@ -355,3 +356,10 @@ def test_experiments_share_runs_with_control(name, share):
         for e in (name, "control")
     )
     assert (len(own & controls), len(own)) == share
+
+
+def test_figures_have_curves_of_half_as_many_points():
+    nan = math.nan
+    curves = np.array([[1.0, 3.0, nan, 4.0, 5.0, nan, nan, nan], [0.0, 0.0, 2.0, 2.0, -1.0, 1.0, math.inf, 7.0]])
+    np.testing.assert_array_equal(in_pairs(curves), [[2.0, 4.0, 5.0, nan], [0.0, 2.0, 0.0, 7.0]])
+    assert in_pairs(np.arange(3.0)).tolist() == [0.0, 1.0, 2.0]

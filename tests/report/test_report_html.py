@@ -140,6 +140,15 @@ def test_every_drawing_has_a_description(written, hostile):
     assert roles == ["img"] * 3
 
 
+def test_the_classes_of_two_drawings_differ(written, hostile):
+    path, page = written
+    used = [value for tag, key, value in page.attributes if key == "class" and re.fullmatch(r"f\d+-s\d+", value)]
+    assert {value.split("-")[0] for value in used} == {f"f{i}" for i in range(len(hostile.plots))}
+    rules = re.findall(r"\.(f\d+-s\d+){", path.read_text(encoding="utf-8"))
+    assert len(rules) == len(set(rules))
+    assert set(used) == set(rules)
+
+
 def test_links_lead_to_files_that_hold_the_numbers(written, hostile):
     path, page = written
     files = [link for link in page.links if not link.startswith("#")]

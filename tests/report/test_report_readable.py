@@ -101,6 +101,9 @@ def test_names_and_styles_of_an_svg_are_short_and_lead_to_its_parts():
     used = [element.get(link)[1:] for element in root.iter() if element.tag.endswith("}use")]
     clipped = [element.get("clip-path")[5:-1] for element in root.iter() if "clip-path" in element.attrib]
     assert set(used) | set(clipped) == set(named)
+    classes = {element.get("class") for element in root.iter() if "class" in element.attrib}
+    sheets = "".join(element.text for element in root.iter() if element.tag.endswith("}style"))
+    assert classes == set(re.findall(r"\.(s\d+){[^{}]+}", sheets)) != set()
     assert not any(
         " " in element.get("style", "").replace("DejaVu Sans", "") for element in root.iter() if element is not root
     )

@@ -37,7 +37,8 @@ def control_analysis(results: ControlResults) -> Analysis:
     """
     rng = np.random.default_rng(0)
     preset = results.preset
-    steps = {preset.domain(key).name: curve_steps(preset, key) for key in preset.domains}
+    steps = {preset.domain(key).name: in_pairs(curve_steps(preset, key)) for key in preset.domains}
+    curves = {name: {label: in_pairs(runs) for label, runs in own.items()} for name, own in results.curves.items()}
     learning = {
         name: {label: runs for label, runs in own.items() if label != RANDOM.label}
         for name, own in results.finals.items()
@@ -51,7 +52,7 @@ def control_analysis(results: ControlResults) -> Analysis:
             rng=rng,
             caption="Without the random agent, which is in the table: it would set the scale." if left_out else "",
         ),
-        report.learning_curves("learning-curves", results.curves, steps, measure="episode return", rng=rng),
+        report.learning_curves("learning-curves", curves, steps, measure="episode return", rng=rng),
     ]
     sensitivities = over_step_sizes(results)
     if sensitivities:
@@ -159,6 +160,19 @@ def curve_steps(preset: ControlPreset, key: str) -> np.ndarray:
     steps = preset.steps_of(key)
     points = min(CURVE_POINTS, steps)
     return (np.arange(points) + 0.5) * steps / points
+
+
+def in_pairs(points: np.ndarray) -> np.ndarray:
+    """Learning curves of half as many points, which is as fine as a panel of a figure shows.
+
+    :param points: Shape (…, points), of which the last axis is averaged in pairs; not finite where there is no value.
+    :return: Shape (…, points / 2), the one value of a pair where the other does not exist; ``points`` itself if their
+        number is odd.
+    """
+    if points.shape[-1] % 2:
+        return points
+    first, second = points[..., ::2], points[..., 1::2]
+    return np.where(np.isfinite(first), np.where(np.isfinite(second), (first + second) / 2.0, first), second)
 
 
 def returns_table(results: ControlResults) -> report.Table:

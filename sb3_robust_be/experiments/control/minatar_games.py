@@ -22,7 +22,7 @@ from sb3_robust_be.experiments.control.contenders import (
     plain,
     qlc_variants,
 )
-from sb3_robust_be.experiments.control.control_analysis import control_analysis, curve_steps
+from sb3_robust_be.experiments.control.control_analysis import control_analysis, curve_steps, in_pairs
 from sb3_robust_be.experiments.control.domains import Domain
 from sb3_robust_be.experiments.control.minatar_claims import (
     CONSIDERABLY,
@@ -187,8 +187,8 @@ def _scaled_curves(results: ControlResults, runs: Mapping[str, Mapping[str, np.n
         averages[label] = np.mean([profile.score(game, curves[game][label][:seeds]) for game in games], axis=0)
     return report.learning_curves(
         "scaled-learning-curves",
-        {"average of the games": averages},
-        curve_steps(results.preset, results.preset.domains[0]),
+        {"average of the games": {label: in_pairs(curves) for label, curves in averages.items()}},
+        in_pairs(curve_steps(results.preset, results.preset.domains[0])),
         measure="scaled return",
         rng=np.random.default_rng(0),
         caption="Scaled by the final returns of all runs on a game, at every point of the curve.",
