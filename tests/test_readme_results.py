@@ -208,9 +208,15 @@ def test_highest_means_of_the_findings():
         assert dqn == cell_as(dqn, runs["dqn"]), domain
 
 
+def findings(section, experiment, header):
+    """The lines of a section's only table in experiments/README.md, and the returns that they are of."""
+    ((found, _, *lines),) = readmes_tables(section, "sb3_robust_be/experiments/README.md", "###")
+    assert found == header
+    return lines, published_finals(experiment, "long")
+
+
 def test_control_of_the_findings():
     """The table of experiments/README.md on control, of its published runs."""
-    ((header, _, *lines),) = readmes_tables("Control", "sb3_robust_be/experiments/README.md", "###")
     labels = {
         "QRC-Huber": "qrc_huber",
         "the same, hard clip": "qrc_huber, hard clip",
@@ -220,8 +226,7 @@ def test_control_of_the_findings():
         "DQN, tuned": "dqn",
         "DQN with LayerNorm, tuned": "dqn, layer norm",
     }
-    assert header == ["environment", *labels]
-    finals = published_finals("control", "long")
+    lines, finals = findings("Control", "control", ["environment", *labels])
     assert sorted(line[0] for line in lines) == sorted(finals)
     for name, *cells in lines:
         assert {len(finals[name][label]) for label in labels.values()} == {10 if name == "Lunar Lander" else 30}
@@ -230,7 +235,6 @@ def test_control_of_the_findings():
 
 def test_target_networks_of_the_findings():
     """The table of experiments/README.md on target networks, of its published runs."""
-    ((header, _, *lines),) = readmes_tables("Target networks", "sb3_robust_be/experiments/README.md", "###")
     labels = {
         "QRC-Huber": "qrc_huber",
         "the same, hard clip": "qrc_huber, hard clip",
@@ -239,8 +243,7 @@ def test_target_networks_of_the_findings():
         "DQN, squared loss": "dqn, squared loss",
     }
     refreshes = {"none": 1, "every 50 steps": 50, "every 500 steps": 500}
-    assert header == ["environment", "target network", *labels]
-    finals = published_finals("target-networks", "long")
+    lines, finals = findings("Target networks", "target-networks", ["environment", "target network", *labels])
     assert sorted(line[:2] for line in lines) == sorted([domain, named] for domain in finals for named in refreshes)
     for domain, named, *cells in lines:
         runs = [finals[domain][f"{label}, refresh {refreshes[named]}"] for label in labels.values()]
@@ -250,11 +253,9 @@ def test_target_networks_of_the_findings():
 
 def test_thresholds_of_the_findings():
     """The table of experiments/README.md on thresholds, of its published runs."""
-    ((header, _, *lines),) = readmes_tables("Thresholds", "sb3_robust_be/experiments/README.md", "###")
     labels = [f"κ = {k:g}" for k in (0.25, 0.5, 1, 2, 4, 8)]
     endings = {"smooth": "", "hard": ", hard clip"}
-    assert header == ["environment", "clip", *labels]
-    finals = published_finals("threshold", "long")
+    lines, finals = findings("Thresholds", "threshold", ["environment", "clip", *labels])
     assert sorted(line[:2] for line in lines) == sorted([domain, clip] for domain in finals for clip in endings)
     for domain, clip, *cells in lines:
         runs = [finals[domain][label + endings[clip]] for label in labels]

@@ -123,7 +123,7 @@ def _as_class(style: str, classes: Mapping[str, str]) -> str:
 
 
 def _shortened_style(style: re.Match[str]) -> str:
-    return " " + _COLOUR.sub(r"#\1\2\3", _IN_STYLE.sub("", style[0][1:]))
+    return _COLOUR.sub(r"#\1\2\3", _IN_STYLE.sub("", style[0]))
 
 
 def _shortened_shape(shape: re.Match[str]) -> str:
