@@ -166,12 +166,15 @@ class Experiment:
 
         :param preset: The experiment's size.
         :param results: Of its runs, as far as they have been made.
-        :return: Rows, and runs without one.
+        :return: Rows, and runs without one. When all have ended the rows are those of the plan's runs alone: a table
+            that was begun with other settings to choose from may have rows of some that are not chosen any more.
         :raises ValueError: As :meth:`rows_of`.
         """
         runs, rows = self.planned(preset, results.known)
         while True:
             missing = without_rows(runs, rows)
+            if not missing:
+                return of_runs(runs, rows), missing
             new = self.rows_of(missing, results)
             if not new:
                 return rows, missing
@@ -233,6 +236,18 @@ def without_rows(runs: Iterable[Run], rows: Rows) -> list[Run]:
         if key_of(run.names, columns) not in seen[columns]:
             missing.append(run)
     return missing
+
+
+def of_runs(runs: Iterable[Run], rows: Rows) -> list[Row]:
+    """
+    :param runs: Of a plan.
+    :param rows: Of a table.
+    :return: The rows that have all the names of one of the runs.
+    """
+    named: dict[tuple[str, ...], set[tuple[Any, ...]]] = {}
+    for run in runs:
+        named.setdefault(tuple(run.names), set()).add(key_of(run.names, run.names))
+    return [row for row in rows if any(key_of(row, columns) in own for columns, own in named.items())]
 
 
 _SAME_RUN = ("stage", "domain", "seed", "steps")

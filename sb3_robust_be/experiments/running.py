@@ -13,6 +13,7 @@ from sb3_robust_be.experiments.experiment import (
     Results,
     distinct_specs,
     name_of,
+    of_runs,
     rows_of_same_runs,
     without_rows,
 )
@@ -124,7 +125,7 @@ def make_runs(
             )
         rows = fitting
         if not (runs := without_rows(planned, rows)):
-            return Ran(rows, failed, 0)
+            return Ran(of_runs(planned, rows), failed, 0)
         if same := rows_of_same_runs(runs, elsewhere, experiment.name):
             print(f"{len(same)} rows are those of other experiments or contenders, whose runs are the same.")
             keep_shared(results.out, same)

@@ -13,7 +13,6 @@ import pytest
 from made_rows import made_rows
 
 from sb3_robust_be.experiments.control import contenders as c
-from sb3_robust_be.experiments.control.contenders import RATES
 from sb3_robust_be.experiments.control.control_analysis import edge_notes, in_pairs, missing_notes, over_step_sizes
 from sb3_robust_be.experiments.control.domains import (
     ALL_DOMAINS,
@@ -277,14 +276,16 @@ def test_the_papers_sizes():
 
 
 @pytest.mark.parametrize("name", ["control", "target-networks", "threshold", "saddlepoint"])
-def test_long_runs_have_the_papers_steps_and_step_sizes(name):
-    preset = load_declared(name).preset("long")
-    assert preset.seeds == 30
+@pytest.mark.parametrize(("scale", "seeds"), [("long", 30), ("paper", 100)])
+def test_runs_have_the_papers_steps_and_step_sizes(name, scale, seeds):
+    preset = load_declared(name).preset(scale)
+    assert preset.seeds == seeds
     assert all(preset.steps_of(key) == DOMAINS[key].steps for key in preset.domains)
-    for key in set(preset.domains) - {"lunar-lander"}:
+    for key in set(preset.domains) - ({"lunar-lander"} if scale == "long" else set()):
         for contender in preset.contenders_on(key):
             rates = contender.grid.get("learning_rate")
-            assert contender.label == "random" if rates is None else rates == RATES
+            expected = c.CLIFF_RATES if key == "cliff-world" else c.RATES
+            assert contender.label == "random" if rates is None else rates == expected
 
 
 def test_other_contenders_on_one_domain():
@@ -347,7 +348,7 @@ def test_held_out_domains_are_planned_as_a_presets_own():
 
 
 @pytest.mark.parametrize(
-    ("name", "share"), [("saddlepoint", (720, 1080)), ("target-networks", (600, 1800)), ("threshold", (240, 1440))]
+    ("name", "share"), [("saddlepoint", (810, 1215)), ("target-networks", (675, 2025)), ("threshold", (270, 1620))]
 )
 def test_experiments_share_runs_with_control(name, share):
     """The same spec to the letter, so that a finished run of the one is the other's."""

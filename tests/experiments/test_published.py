@@ -16,6 +16,7 @@ from sb3_robust_be.experiments.experiment import (
     Results,
     Run,
     distinct_specs,
+    of_runs,
     rows_of_same_runs,
     without_rows,
 )
@@ -254,6 +255,22 @@ def test_rows_of_runs_that_had_other_arguments_do_not_count(whole, monkeypatch):
     rows, missing = collected(EXPERIMENT, "laptop", Results("nowhere", rows))
     assert rows == fitting
     assert names(missing) == names(without_rows(runs, fitting))
+
+
+def test_rows_of_settings_that_are_not_chosen_any_more_are_left_out_in_the_end(whole, tmp_path):
+    rows = EXPERIMENT.collect(SEEDS, Results(whole))
+    chosen = next(row for row in rows if row["stage"] == REPORTED and row["contender"] == "plain")
+    assert chosen["setting"] == {"rate": 0.2}
+    earlier = {**chosen, "setting": {"rate": 0.1}}
+    assert of_runs(plan(SEEDS, rows), [earlier, *rows]) == rows
+    assert collected(EXPERIMENT, "laptop", Results("nowhere", [earlier, *rows])) == (rows, [])
+    # As long as a run is missing it may still be chosen.
+    waiting, missing = collected(EXPERIMENT, "laptop", Results("nowhere", [earlier, *rows[1:]]))
+    assert (waiting, len(missing)) == ([earlier, *rows[1:]], 1)
+    publish("own", "laptop", [earlier, *rows], tmp_path / "tables")
+    how = {"executor": "serial", "progress": False}
+    ran = running.run(EXPERIMENT, out=tmp_path / "out", source=tmp_path / "tables", **how)
+    assert in_any_order(ran.rows) == in_any_order(rows)
 
 
 def test_rows_that_do_not_say_with_which_arguments_are_taken_by_their_names(whole, monkeypatch):

@@ -87,7 +87,7 @@ class ControlPreset:
     """Lock-step populations, or single agents"""
     own_domains: Mapping[str, Domain] = field(default_factory=dict)
     contenders_of: Mapping[str, tuple[Contender, ...]] = field(default_factory=dict)
-    """Others by domain: the same algorithms with fewer settings, where runs are expensive"""
+    """Others by domain: the same algorithms, with fewer settings where runs are expensive, or with other step sizes"""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of all contenders, in place of the domain's"""
     papers_arguments: bool = True

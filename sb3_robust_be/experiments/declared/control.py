@@ -73,22 +73,26 @@ PRESETS = {
         seeds=30,
         selection_seeds=5,
         contenders_of={
+            "cliff-world": _all(c.CLIFF_RATES, c.FEW_REFRESH, c.sbeed(c.CLIFF_RATES, (64,), (0.01, 0.1), (0.01, 1.0))),
             "lunar-lander": _all(
                 c.LOW_RATES, (None, 64), c.sbeed(c.LOW_RATES, (64,), (0.1,), (0.01, 1.0)), (1.0, math.inf)
-            )
+            ),
         },
         seeds_of={"lunar-lander": 10},
         selection_seeds_of={"lunar-lander": 3},
         further_step_sizes=c.FURTHER,
-        note="The paper's steps and step sizes; fewer seeds, DQN's refresh 1, 8, 64 or 256, SBEED at 24 settings. On "
-        "Lunar Lander three step sizes, a refresh of 64 steps or no target network, and ten seeds.",
+        note="The paper's steps and step sizes; fewer seeds, DQN's refresh 1, 8, 64 or 256, SBEED's 64, and four pairs "
+        f"of its η and temperature. {c.CLIFF_NOTE} On Lunar Lander three step sizes, a refresh of 64 steps or no "
+        "target network, and ten seeds.",
     ),
     "paper": ControlPreset(
         ALL_DOMAINS,
         _all(c.RATES, c.REFRESH, c.sbeed(c.RATES)),
         seeds=100,
         selection_seeds=10,
+        contenders_of={"cliff-world": _all(c.CLIFF_RATES, c.REFRESH, c.sbeed(c.CLIFF_RATES))},
         further_step_sizes=c.FURTHER,
+        note=c.CLIFF_NOTE,
     ),
 }
 
@@ -139,7 +143,8 @@ EXPERIMENT = Experiment(
             ("six, unpublished (section 8.1)", "2^-12 … 2^-7, the co-author's code"),
             "2^-12 … 2^-7",
             "nothing else is known. Where the best of them lies at an end, up to three further ones are tried, each "
-            "half or twice the last, so that no algorithm, the baselines in particular, has too short a grid.",
+            "half or twice the last, so that no algorithm, the baselines in particular, has too short a grid. On Cliff "
+            "World 2^-15 … 2^-7 for all, since returns of several algorithms grow again below 2^-12.",
             scales=("long", "paper"),
         ),
         Reading(

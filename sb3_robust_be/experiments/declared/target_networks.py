@@ -95,15 +95,18 @@ PRESETS = {
         (*_contenders(c.RATES, ALGORITHMS), c.RANDOM),
         seeds=30,
         selection_seeds=5,
+        contenders_of={"cliff-world": (*_contenders(c.CLIFF_RATES, ALGORITHMS), c.RANDOM)},
         further_step_sizes=c.FURTHER,
-        note="The paper's steps and step sizes, with fewer seeds.",
+        note=f"The paper's steps and step sizes, with fewer seeds. {c.CLIFF_NOTE}",
     ),
     "paper": ControlPreset(
         WITH_CLIFF_WORLD,
         (*_contenders(c.RATES, ALGORITHMS), c.RANDOM),
         seeds=100,
         selection_seeds=10,
+        contenders_of={"cliff-world": (*_contenders(c.CLIFF_RATES, ALGORITHMS), c.RANDOM)},
         further_step_sizes=c.FURTHER,
+        note=c.CLIFF_NOTE,
     ),
 }
 
