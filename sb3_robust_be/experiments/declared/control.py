@@ -82,8 +82,8 @@ PRESETS = {
         selection_seeds_of={"lunar-lander": 3},
         further_step_sizes=c.FURTHER,
         note="The paper's steps and step sizes; fewer seeds, DQN's refresh 1, 8, 64 or 256, SBEED's 64, and four pairs "
-        f"of its η and temperature. {c.CLIFF_NOTE} On Lunar Lander three step sizes, a refresh of 64 steps or no "
-        "target network, and ten seeds.",
+        "of its η and temperature. On Lunar Lander three step sizes, a refresh of 64 steps or no target network, and "
+        "ten seeds.",
     ),
     "paper": ControlPreset(
         ALL_DOMAINS,
@@ -92,7 +92,6 @@ PRESETS = {
         selection_seeds=10,
         contenders_of={"cliff-world": _all(c.CLIFF_RATES, c.REFRESH, c.sbeed(c.CLIFF_RATES))},
         further_step_sizes=c.FURTHER,
-        note=c.CLIFF_NOTE,
     ),
 }
 
@@ -144,7 +143,7 @@ EXPERIMENT = Experiment(
             "2^-12 … 2^-7",
             "nothing else is known. Where the best of them lies at an end, up to three further ones are tried, each "
             "half or twice the last, so that no algorithm, the baselines in particular, has too short a grid. On Cliff "
-            "World 2^-15 … 2^-7 for all, since returns of several algorithms grow again below 2^-12.",
+            "World 2^-15 … 2^-7 for all: below 2^-12 returns grow again.",
             scales=("long", "paper"),
         ),
         Reading(
