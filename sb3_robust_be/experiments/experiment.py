@@ -156,7 +156,8 @@ class Experiment:
 
         :param preset: The experiment's size.
         :param results: Of its runs, as far as they have been made.
-        :return: The known rows, then those of the folder. A run that failed has one row, with its error as ``failed``.
+        :return: The known rows, then those of the folder; when all runs have ended, those of the plan's runs alone. A
+            run that failed has one row, with its error as ``failed``.
         :raises ValueError: As :meth:`rows_of`.
         """
         return self.collect_with_missing(preset, results)[0]

@@ -32,7 +32,7 @@ class Ran(NamedTuple):
     """What has become of an experiment's runs."""
 
     rows: list[Row]
-    """Of all that have ended, in this call or before"""
+    """Of all that have ended, in this call or before; of those that are planned when none is left"""
     failed: int
     """How many of this call's rounds have failed"""
     left: int
@@ -125,7 +125,10 @@ def make_runs(
             )
         rows = fitting
         if not (runs := without_rows(planned, rows)):
-            return Ran(of_runs(planned, rows), failed, 0)
+            own = of_runs(planned, rows)
+            if left_out := len(rows) - len(own):
+                print(f"{left_out} rows that were known are left out: their runs are not planned any more.")
+            return Ran(own, failed, 0)
         if same := rows_of_same_runs(runs, elsewhere, experiment.name):
             print(f"{len(same)} rows are those of other experiments or contenders, whose runs are the same.")
             keep_shared(results.out, same)

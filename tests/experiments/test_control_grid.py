@@ -277,14 +277,14 @@ def test_the_papers_sizes():
 
 @pytest.mark.parametrize("name", ["control", "target-networks", "threshold", "saddlepoint"])
 @pytest.mark.parametrize(("scale", "seeds"), [("long", 30), ("paper", 100)])
-def test_runs_have_the_papers_steps_and_step_sizes(name, scale, seeds):
+def test_runs_have_the_papers_steps_and_six_step_sizes_or_nine(name, scale, seeds):
     preset = load_declared(name).preset(scale)
     assert preset.seeds == seeds
     assert all(preset.steps_of(key) == DOMAINS[key].steps for key in preset.domains)
     for key in set(preset.domains) - ({"lunar-lander"} if scale == "long" else set()):
         for contender in preset.contenders_on(key):
             rates = contender.grid.get("learning_rate")
-            expected = c.CLIFF_RATES if key == "cliff-world" else c.RATES
+            expected = tuple(2.0**k for k in range(-15, -6)) if key == "cliff-world" else c.RATES
             assert contender.label == "random" if rates is None else rates == expected
 
 
@@ -304,6 +304,21 @@ def test_other_contenders_on_one_domain():
     found = {(run.names["domain"], run.names["contender"], run.names["setting"]["learning_rate"]) for run in reported}
     assert found == {("cart-pole", "fast", 0.2), ("cart-pole", "slow", 0.2), ("acrobot", "fast", 0.1)}
     assert set(read(preset, rows).settings) == {(domain, label) for domain, label, _ in found}
+
+
+def test_other_step_sizes_on_one_domain():
+    fixed = Contender("fixed", "qrc", {}, {"learning_rate": 0.5})
+    swept = Contender("swept", "dqn", {"learning_rate": (0.1, 0.2), "huber_threshold": (1.0, 2.0)})
+    few = replace(swept, grid={**swept.grid, "huber_threshold": (1.0,)})
+    preset = ControlPreset(("cart-pole", "acrobot"), (fixed, swept), 1, 1, rates_of={"acrobot": (0.3, 0.1, 0.2)})
+    assert preset.contenders_on("cart-pole") == (fixed, swept)
+    assert preset.contenders_on("acrobot") == (
+        fixed,
+        replace(swept, grid={**swept.grid, "learning_rate": (0.3, 0.1, 0.2)}),
+    )
+    assert list(preset.contenders_on("acrobot")[1].grid) == ["learning_rate", "huber_threshold"]
+    both = replace(preset, contenders_of={"acrobot": (few,)}).contenders_on("acrobot")
+    assert both == (replace(few, grid={"learning_rate": (0.3, 0.1, 0.2), "huber_threshold": (1.0,)}),)
 
 
 def test_the_random_agent_never_learns():

@@ -257,7 +257,7 @@ def test_rows_of_runs_that_had_other_arguments_do_not_count(whole, monkeypatch):
     assert names(missing) == names(without_rows(runs, fitting))
 
 
-def test_rows_of_settings_that_are_not_chosen_any_more_are_left_out_in_the_end(whole, tmp_path):
+def test_rows_of_settings_that_are_not_chosen_any_more_are_left_out_in_the_end(whole, tmp_path, capsys):
     rows = EXPERIMENT.collect(SEEDS, Results(whole))
     chosen = next(row for row in rows if row["stage"] == REPORTED and row["contender"] == "plain")
     assert chosen["setting"] == {"rate": 0.2}
@@ -271,6 +271,7 @@ def test_rows_of_settings_that_are_not_chosen_any_more_are_left_out_in_the_end(w
     how = {"executor": "serial", "progress": False}
     ran = running.run(EXPERIMENT, out=tmp_path / "out", source=tmp_path / "tables", **how)
     assert in_any_order(ran.rows) == in_any_order(rows)
+    assert "1 rows that were known are left out: their runs are not planned any more." in capsys.readouterr().out
 
 
 def test_rows_that_do_not_say_with_which_arguments_are_taken_by_their_names(whole, monkeypatch):

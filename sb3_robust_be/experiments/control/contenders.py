@@ -13,11 +13,13 @@ from sb3_robust_be.experiments.experiment import Reading
 
 RATES = tuple(2.0**k for k in range(-12, -6))
 """Paper: six step sizes per algorithm, the grid unpublished / Ours: the co-author's range."""
-CLIFF_RATES = tuple(2.0**k for k in range(-15, -6))
-"""For Cliff World, where returns of several algorithms grow again below 2^-12: by the rule of :data:`FURTHER` only
-those whose best of :data:`RATES` is at that end would be tried there"""
-CLIFF_NOTE = "On Cliff World all algorithms have nine step sizes, 2^-15 to 2^-7: below 2^-12 returns grow again there."
-"""Of presets with :data:`CLIFF_RATES`, for reports that no reading tells of it"""
+RATES_OF = {"cliff-world": tuple(2.0**k for k in range(-15, -6))}
+"""Others on Cliff World, where returns of several algorithms grow again below 2^-12: by the rule of :data:`FURTHER`
+only those whose best of :data:`RATES` is at that end would be tried there"""
+CLIFF_NOTE = (
+    "On Cliff World all have nine step sizes, 2^-15 to 2^-7: below 2^-12 returns of several algorithms grow again."
+)
+"""Of presets with :data:`RATES_OF`, for reports that no reading tells of it"""
 FEW_RATES = tuple(2.0**k for k in (-11, -10, -9))
 FURTHER = 3
 """So many step sizes beyond either end are tried where the best lies there, so that nobody has too short a grid"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -87,7 +87,9 @@ class ControlPreset:
     """Lock-step populations, or single agents"""
     own_domains: Mapping[str, Domain] = field(default_factory=dict)
     contenders_of: Mapping[str, tuple[Contender, ...]] = field(default_factory=dict)
-    """Others by domain: the same algorithms, with fewer settings where runs are expensive, or with other step sizes"""
+    """Others by domain: the same algorithms with fewer settings, where runs are expensive"""
+    rates_of: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """By domain the step sizes of all contenders that have any, in place of theirs"""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of all contenders, in place of the domain's"""
     papers_arguments: bool = True
@@ -107,7 +109,13 @@ class ControlPreset:
 
     def contenders_on(self, key: str) -> tuple[Contender, ...]:
         """The contenders of a domain."""
-        return self.contenders_of.get(key, self.contenders)
+        contenders = self.contenders_of.get(key, self.contenders)
+        if key not in self.rates_of:
+            return contenders
+        rates = {"learning_rate": self.rates_of[key]}
+        return tuple(
+            replace(one, grid={**one.grid, **rates}) if rates.keys() <= one.grid.keys() else one for one in contenders
+        )
 
     def runs(
         self, stage: str, key: str, contender: Contender, setting: Mapping[str, Any], seeds: Sequence[int]

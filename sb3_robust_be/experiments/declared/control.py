@@ -73,11 +73,11 @@ PRESETS = {
         seeds=30,
         selection_seeds=5,
         contenders_of={
-            "cliff-world": _all(c.CLIFF_RATES, c.FEW_REFRESH, c.sbeed(c.CLIFF_RATES, (64,), (0.01, 0.1), (0.01, 1.0))),
             "lunar-lander": _all(
                 c.LOW_RATES, (None, 64), c.sbeed(c.LOW_RATES, (64,), (0.1,), (0.01, 1.0)), (1.0, math.inf)
             ),
         },
+        rates_of=c.RATES_OF,
         seeds_of={"lunar-lander": 10},
         selection_seeds_of={"lunar-lander": 3},
         further_step_sizes=c.FURTHER,
@@ -90,7 +90,7 @@ PRESETS = {
         _all(c.RATES, c.REFRESH, c.sbeed(c.RATES)),
         seeds=100,
         selection_seeds=10,
-        contenders_of={"cliff-world": _all(c.CLIFF_RATES, c.REFRESH, c.sbeed(c.CLIFF_RATES))},
+        rates_of=c.RATES_OF,
         further_step_sizes=c.FURTHER,
     ),
 }
@@ -143,7 +143,7 @@ EXPERIMENT = Experiment(
             "2^-12 … 2^-7",
             "nothing else is known. Where the best of them lies at an end, up to three further ones are tried, each "
             "half or twice the last, so that no algorithm, the baselines in particular, has too short a grid. On Cliff "
-            "World 2^-15 … 2^-7 for all: below 2^-12 returns grow again.",
+            "World 2^-15 … 2^-7 for all: below 2^-12 returns of several algorithms grow again.",
             scales=("long", "paper"),
         ),
         Reading(

@@ -64,9 +64,7 @@ PRESETS = {
         _contenders(c.RATES, c.sbeed(c.RATES, (64,), (0.01, 0.1), (0.01, 1.0))),
         seeds=30,
         selection_seeds=5,
-        contenders_of={
-            "cliff-world": _contenders(c.CLIFF_RATES, c.sbeed(c.CLIFF_RATES, (64,), (0.01, 0.1), (0.01, 1.0)))
-        },
+        rates_of=c.RATES_OF,
         further_step_sizes=c.FURTHER,
         note="The paper's steps and step sizes; fewer seeds, SBEED with a refresh of 64 steps and four pairs of its η "
         f"and temperature, no Lunar Lander. {c.CLIFF_NOTE} DQN with every loss, with and without a target network or "
@@ -77,7 +75,7 @@ PRESETS = {
         _contenders(c.RATES, c.sbeed(c.RATES)),
         seeds=100,
         selection_seeds=10,
-        contenders_of={"cliff-world": _contenders(c.CLIFF_RATES, c.sbeed(c.CLIFF_RATES))},
+        rates_of=c.RATES_OF,
         further_step_sizes=c.FURTHER,
         note=c.CLIFF_NOTE,
     ),

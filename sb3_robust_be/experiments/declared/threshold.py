@@ -65,7 +65,7 @@ PRESETS = {
         (*_contenders(c.RATES), *_contenders(c.RATES, clip=c.HARD)),
         seeds=30,
         selection_seeds=5,
-        contenders_of={"cliff-world": (*_contenders(c.CLIFF_RATES), *_contenders(c.CLIFF_RATES, clip=c.HARD))},
+        rates_of=c.RATES_OF,
         further_step_sizes=c.FURTHER,
         note="The paper's steps and step sizes, with fewer seeds and without Lunar Lander. "
         f"{c.CLIFF_NOTE} DQN with every loss, with and without a target network or layer normalisation, and a random "
@@ -76,7 +76,7 @@ PRESETS = {
         (*_contenders(c.RATES), *_contenders(c.RATES, clip=c.HARD)),
         seeds=100,
         selection_seeds=10,
-        contenders_of={"cliff-world": (*_contenders(c.CLIFF_RATES), *_contenders(c.CLIFF_RATES, clip=c.HARD))},
+        rates_of=c.RATES_OF,
         further_step_sizes=c.FURTHER,
         note=c.CLIFF_NOTE,
     ),
