@@ -128,6 +128,8 @@ class Experiment:
     :param check: ``(preset) -> None``, called before the first run: raises ``ValueError`` for what could not be run.
     :param partial: Whether ``analyse`` takes the rows of some of the runs as well, so that there can be a report while
         others are still to be made.
+    :param names_of_0_1: What contenders of tables of 0.1, whose rows have no ``run_spec``, are called now, if their
+        names have come to mean something else.
     """
 
     name: str
@@ -141,6 +143,7 @@ class Experiment:
     readings: tuple[Reading, ...] = ()
     check: Callable[[Any], None] = _nothing_to_check
     partial: bool = False
+    names_of_0_1: Mapping[str, str] = field(default_factory=dict)
 
     def preset(self, scale: str) -> Any:
         """
@@ -189,12 +192,16 @@ class Experiment:
         :return: All runs that can be known from the rows, and the rows without those that were made with other
             arguments than the run of their names has now.
         """
-        fitting = list(rows)
+        fitting = [row if RUN_SPEC in row else self._with_todays_name(row) for row in rows]
         while True:
             runs, before = self.plan(preset, fitting), len(fitting)
             fitting = without_other_runs(runs, fitting)
             if len(fitting) == before:
                 return runs, fitting
+
+    def _with_todays_name(self, row: Row) -> Row:
+        name = self.names_of_0_1.get(str(row.get("contender")))
+        return row if name is None else {**row, "contender": name}
 
     def rows_of(self, runs: Iterable[Run], results: Results) -> list[Row]:
         """

@@ -735,9 +735,9 @@ def test_dqn_is_poor_on_mountain_car_with_a_refresh_of_500(ours, outcome):
     assert found[f"Mountain Car: {claim}"] is outcome
 
 
-def test_the_first_round_has_one_loss_and_one_clip():
+def test_targets_of_one_loss_and_one_clip():
     finals = {
-        name: {label: x for label, x in own.items() if label.rpartition(",")[0] in targets.FIRST_ROUND}
+        name: {label: x for label, x in own.items() if label.rpartition(",")[0] in ("dqn", "qrc", "qrc_huber")}
         for name, own in target_finals({1: 0, 50: 9, 500: 9}, {1: 9, 50: 0, 500: 0}).items()
     }
     claims = outcomes(targets.target_verdicts(finals))
@@ -1048,29 +1048,32 @@ def test_minatar_of_the_games_that_are_there():
     assert minatar_verdicts(own) == []
 
 
-@pytest.mark.parametrize("scale", ["laptop", "long"])
-def test_minatar_on_two_cores(scale):
+@pytest.mark.parametrize(
+    ("scale", "steps", "seeds", "normalised"),
+    [("laptop", 50_000, 3, {"dqn, squared loss, layer norm"}), ("long", 200_000, 5, set())],
+)
+def test_minatar_on_two_cores(scale, steps, seeds, normalised):
     preset = load_declared("minatar").preset(scale)
-    steps, seeds = {"laptop": (50_000, 3), "long": (200_000, 5)}[scale]
     planned = plan(preset, [])
     assert {(run.names["stage"], run.names["steps"]) for run in planned} == {("reported", steps)}
     found = {}
     for run in planned:
         found.setdefault((run.names["domain"], run.names["contender"]), []).append(run)
     assert {len(own) for own in found.values()} == {seeds}
-    six = {"dqn", "dqn, squared loss, no target", "dqn, squared loss, layer norm", "qrc", "qrc_huber", "qlc"}
-    assert found.keys() == {(game, one) for game in ("breakout", "freeway", "spaceinvaders") for one in six} | {
+    labels = {"dqn", "dqn, squared loss, no target", "qrc", "qrc_huber", "qlc"} | normalised
+    assert found.keys() == {(game, one) for game in ("breakout", "freeway", "spaceinvaders") for one in labels} | {
         ("freeway", "qrc, no correction")
     }
     arguments = {label: own[0].spec["arguments"] for (game, label), own in found.items() if game == "freeway"}
-    fall = {"qlc", "dqn, squared loss, layer norm"}
+    fall = {"qlc"} | normalised
     assert {label: own["learning_rate"] for label, own in arguments.items()} == {
         **dict.fromkeys(arguments.keys() - fall, 2.0**-12),
         **{label: {"$linear": [2.0**-9, 2.0**-13]} for label in fall},
     }
-    normalised = arguments["dqn, squared loss, layer norm"]
-    assert (normalised["huber_threshold"], normalised["target_update_interval"]) == (math.inf, None)
-    assert normalised["policy_kwargs"]["layer_norm"] is True
+    for label in normalised:
+        own = arguments[label]
+        assert (own["huber_threshold"], own["target_update_interval"]) == (math.inf, None)
+        assert own["policy_kwargs"]["layer_norm"] is True
     assert arguments["qlc"]["limit"] == "one_sided"
     assert arguments["qrc_huber"]["projection"] == "smooth_huber"
     assert "huber_threshold" not in arguments["dqn"], "SB3's own loss"
@@ -1079,7 +1082,7 @@ def test_minatar_on_two_cores(scale):
     assert (other["huber_threshold"], other["target_update_interval"]) == (math.inf, None)
     assert arguments["qrc, no correction"] == {**arguments["qrc"], "correction_weight": 0.0}
     assert {(own.spec["function"], own.spec["compile"]) for own in planned} == {("train-population", True)}
-    assert sum(run.names["steps"] for run in planned) == 19 * seeds * steps
+    assert sum(run.names["steps"] for run in planned) == (16 + 3 * len(normalised)) * seeds * steps
 
 
 def test_a_report_says_which_runs_are_still_to_be_made():
@@ -1138,3 +1141,20 @@ def test_the_table_tells_lost_runs_apart():
     assert [second.get(key) for key in ("diverged", "crashed", "no return", "seeds")] == [7, 0, None, 7]
     assert [second[key] for key in ("mean", "median", "worst decile", "AUC")] == [None] * 4
     np.testing.assert_array_equal(results.areas["Cart-pole"]["mixed"], [1.0, 2.0, 3.0, *[np.nan] * 4])
+
+
+def test_qlc_against_dqn_with_and_without_layer_normalisation():
+    finals, areas = (
+        {name: {"qlc": runs(own), "dqn": runs(0.0, seed=1), "dqn, layer norm": runs(100.0, seed=2)} for name in NAMES}
+        for own in (50.0, 150.0)
+    )
+    verdicts = [v for v in control_claims.control_verdicts(finals, areas) if v.claim.partition(": ")[2][:3] == "QLC"]
+    assert not any(verdict.sentence for verdict in verdicts)
+    expected = {("mean", "DQN"): HOLDS, ("mean", "DQN, layer norm"): FAILS}
+    assert {verdict.claim: verdict.outcome for verdict in verdicts} == {
+        f"{name}: QLC's {measure} is above that of {other}": expected.get((measure, other), HOLDS)
+        for name in NAMES
+        for measure in ("mean", "AUC")
+        for other in ("DQN", "DQN, layer norm")
+    }
+    assert {verdict.test for verdict in verdicts} == {"Welch's t, Holm over 20"}

@@ -10,6 +10,7 @@ import pytest
 from own_experiment import CAPPED, CONTENDERS, EXPERIMENT, RATES, SELECTED, SHARED, plan, specs_of
 
 from sb3_robust_be.experiments import running
+from sb3_robust_be.experiments.declared import load_declared
 from sb3_robust_be.experiments.experiment import (
     REPORTED,
     SELECTION,
@@ -255,6 +256,32 @@ def test_rows_of_runs_that_had_other_arguments_do_not_count(whole, monkeypatch):
     rows, missing = collected(EXPERIMENT, "laptop", Results("nowhere", rows))
     assert rows == fitting
     assert names(missing) == names(without_rows(runs, fitting))
+
+
+def test_contenders_of_old_tables_have_the_names_of_today(whole):
+    rows = EXPERIMENT.collect(SEEDS, Results(whole))
+    older = [{name: value for name, value in row.items() if name != RUN_SPEC} for row in rows]
+    renamed = replace(EXPERIMENT, names_of_0_1={"plain": "no cap", "no cap": "another"})
+    runs, found = renamed.planned(SEEDS, [*older, rows[0]])
+    today = {"plain": "no cap", "no cap": "another"}
+    expected = [{**row, "contender": today.get(row["contender"], row["contender"])} for row in older]
+    assert found == [*expected, rows[0]], "a row with a run_spec says what it is"
+    assert without_rows(runs, found) == [run for run in plan(SEEDS, []) if run.names["contender"] == "plain"][1:]
+
+
+@pytest.mark.parametrize("name", ["control", "saddlepoint", "target-networks", "threshold"])
+def test_the_hard_clip_of_0_1_is_the_hard_clip_of_today(name):
+    experiment = load_declared(name)
+    contenders = {one.label: one for one in experiment.preset("laptop").contenders}
+    renamed = {old: new for old, new in experiment.names_of_0_1.items() if new in contenders}
+    assert renamed
+    for old, new in renamed.items():
+        if contenders[new].algorithm.endswith("_huber"):
+            assert contenders[old].choices["projection"] == "smooth_huber"
+            assert {**contenders[old].choices, "projection": "huber"} == contenders[new].choices
+    huber = {old for old in contenders if old in renamed and contenders[old].algorithm.endswith("_huber")}
+    smooth = {label for label, one in contenders.items() if one.choices.get("projection") == "smooth_huber"}
+    assert huber == smooth
 
 
 def test_rows_of_settings_that_are_not_chosen_any_more_are_left_out_in_the_end(whole, tmp_path, capsys):

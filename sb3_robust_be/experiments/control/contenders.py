@@ -67,16 +67,6 @@ def dqn_huber(rates: Sequence[float], refresh: Sequence[int | None] = REFRESH) -
     )
 
 
-def dqn_squared(rates: Sequence[float], refresh: Sequence[int | None] = REFRESH) -> Contender:
-    """DQN with the squared loss alone: within the paper's sweep, and often the stronger baseline."""
-    return Contender(
-        "dqn, squared loss",
-        "dqn",
-        {"learning_rate": rates, "target_update_interval": refresh},
-        {"huber_threshold": math.inf},
-    )
-
-
 QLC: dict[str, Any] = {"limit": "one_sided", "policy_kwargs": {"layer_norm": True}}
 """QLC as it is by default, but for its learning rate"""
 NO_TARGET: dict[str, Any] = {"target_update_interval": None}
@@ -126,15 +116,6 @@ def plain(algorithm: str, rates: Sequence[float]) -> Contender:
     return Contender(algorithm, algorithm, {"learning_rate": rates})
 
 
-def qlc_variants(rates: Sequence[float]) -> tuple[Contender, ...]:
-    """Limited corrections (ours) as they were in 0.1: both limits, and h regressing the clipped δ."""
-    return (
-        Contender("qlc", "qlc", {"learning_rate": rates}, QLC_01),
-        Contender("qlc, same sign", "qlc", {"learning_rate": rates}, {**QLC_01, "limit": "same_sign"}),
-        Contender("qlc, clipped h", "qlc", {"learning_rate": rates}, {**QLC_01, "h_target": "clipped"}),
-    )
-
-
 def sbeed(
     rates: Sequence[float],
     refresh: Sequence[int | None] = REFRESH,
@@ -160,5 +141,4 @@ CLIP = Reading(
     "Section 5, on linear prediction, finds the clip itself just as effective and goes on: 'We therefore pursue the "
     "strategy given in Equations [of the clip] for the rest of the paper', which speaks for the other reading. So the "
     "clip stands beside it, a contender of its own; 'just as effective' is judged in control, and not in prediction.",
-    scales=("smoke", "long", "paper"),
 )

@@ -15,12 +15,12 @@ from sb3_robust_be.experiments.control.contenders import (
     LAYER_NORM,
     NO_TARGET,
     QLC,
+    QLC_01,
     SMOOTH,
     SQUARED,
     clipped,
     falling,
     plain,
-    qlc_variants,
 )
 from sb3_robust_be.experiments.control.control_analysis import control_analysis, curve_steps, in_pairs
 from sb3_robust_be.experiments.control.domains import Domain
@@ -77,7 +77,8 @@ def _exploration(steps: int) -> dict[str, float]:
 
 def first_round(rates: tuple[float, ...], refresh: tuple[int | None, ...]) -> tuple[Contender, ...]:
     """With the hard clip, without a word on it, and the QLC of 0.1."""
-    return (_dqn(rates, refresh), *(plain(name, rates) for name in ("qrc", "qrc_huber")), qlc_variants(rates)[0])
+    gradient = (plain(name, rates) for name in ("qrc", "qrc_huber"))
+    return (_dqn(rates, refresh), *gradient, Contender("qlc", "qlc", {"learning_rate": rates}, QLC_01))
 
 
 def contenders(
