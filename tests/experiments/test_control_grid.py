@@ -152,11 +152,23 @@ def test_beyond_the_end_where_the_best_lies_further_step_sizes_are_tried():
     assert tried(-14, replace(WIDE, further_step_sizes=0))[:2] == ([], -10)
 
 
-def test_what_is_equal_at_all_step_sizes_is_not_tried_further():
-    rows = made_rows(plan, WIDE, lambda run: {"final": -1000.0})
-    found = read(WIDE, rows)
-    assert len(found.selection["cart-pole", "one"].settings) == 6
-    assert found.settings["cart-pole", "one"]["learning_rate"] == 2.0**-10
+def test_where_others_are_as_good_as_an_end_further_step_sizes_are_tried_too():
+    """Beyond both ends where all are equal; what is chosen is the first of the best, and not at an end."""
+    found = read(WIDE, made_rows(plan, WIDE, lambda run: {"final": -1000.0}))
+    tried = [
+        (np.log2(s["learning_rate"]), s["target_update_interval"]) for s in found.selection["cart-pole", "one"].settings
+    ]
+    assert tried[6:] == [(-11, 8), (-7, 8), (-12, 8), (-6, 8)]
+    assert found.settings["cart-pole", "one"] == {"learning_rate": 2.0**-10, "target_update_interval": 8}
+    assert edge_notes(found) == []
+
+    def final(run):
+        """Two are best, of which one is the smallest; below it it is better still."""
+        exponent = np.log2(run.spec["arguments"]["learning_rate"])
+        return {"final": {-11.0: 1.0, -10.0: 0.0, -8.0: 0.0}.get(exponent, -1.0)}
+
+    found = read(WIDE, made_rows(plan, WIDE, final))
+    assert found.settings["cart-pole", "one"]["learning_rate"] == 2.0**-11
 
 
 def test_no_further_step_sizes_of_schedules_or_with_one_setting_for_all():

@@ -79,9 +79,9 @@ class ControlPreset:
     one_setting: bool = False
     """Whether a contender has one setting for all domains (the paper's MinAtar) or one for each"""
     further_step_sizes: int = 0
-    """How many step sizes beyond either end of a contender's are tried as well where the best lies there: each half or
-    twice the last, with the other arguments of the best setting, until the best lies inside. Not with one setting for
-    all domains"""
+    """How many step sizes beyond either end of a contender's are tried as well where none is better than one there:
+    each half or twice the last, with the other arguments of the best setting, until a better one lies inside. Not with
+    one setting for all domains"""
     compile: bool = True
     stacked: bool = True
     """Lock-step populations, or single agents"""
@@ -188,18 +188,21 @@ class Selection:
         plain = [rate for rate in rates if isinstance(rate, int | float)]
         return sorted(set(plain)) if len(plain) == len(rates) else []
 
-    def beyond(self) -> dict[str, Any] | None:
-        """The setting to try next where the best step size of several is the smallest or the largest: half or twice it.
+    def beyond(self) -> list[dict[str, Any]]:
+        """What to try next: half of the smallest step size where none is better than it, twice the largest likewise.
 
-        :return: ``None`` if the best lies inside, or another step size is as good.
+        :return: The best settings of these ends with such a step size; none where the best lies inside.
         """
         scores, rates = self.scores, self.step_sizes
-        best = self.settings[int(scores.argmax())]
-        rate = best.get("learning_rate")
-        others = [score for score, s in zip(scores, self.settings, strict=True) if s.get("learning_rate") != rate]
-        if len(rates) < 2 or rate not in (rates[0], rates[-1]) or max(others) >= scores.max():
-            return None
-        return {**best, "learning_rate": rate / 2.0 if rate == rates[0] else rate * 2.0}
+        found = []
+        for end, factor in ((0, 0.5), (-1, 2.0)):
+            at_end = [
+                setting
+                for score, setting in zip(scores, self.settings, strict=True)
+                if len(rates) > 1 and setting["learning_rate"] == rates[end] and score == scores.max()
+            ]
+            found += [{**setting, "learning_rate": setting["learning_rate"] * factor} for setting in at_end[:1]]
+        return found
 
 
 Runs = dict[str, dict[str, np.ndarray]]
@@ -328,10 +331,15 @@ def _tried_by(
     found = [runs_of(setting) for setting in settings_of(contender.grid)]
     grid = contender.grid.get("learning_rate", ())
     further = 0 if preset.one_setting else preset.further_step_sizes
-    while further and (selection := _selection_of(found, table)) and (setting := selection.beyond()):
-        if not min(grid) / 2.0**further <= setting["learning_rate"] <= max(grid) * 2.0**further:
+    while further and (selection := _selection_of(found, table)):
+        new = [
+            setting
+            for setting in selection.beyond()
+            if min(grid) / 2.0**further <= setting["learning_rate"] <= max(grid) * 2.0**further
+        ]
+        if not new:
             break
-        found.append(runs_of(setting))
+        found += [runs_of(setting) for setting in new]
     return found
 
 
