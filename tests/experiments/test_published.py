@@ -261,12 +261,15 @@ def test_rows_of_runs_that_had_other_arguments_do_not_count(whole, monkeypatch):
 def test_contenders_of_old_tables_have_the_names_of_today(whole):
     rows = EXPERIMENT.collect(SEEDS, Results(whole))
     older = [{name: value for name, value in row.items() if name != RUN_SPEC} for row in rows]
-    renamed = replace(EXPERIMENT, names_of_0_1={"plain": "no cap", "no cap": "another"})
+    today = {"plain": "another", CAPPED: "a third"}
+    renamed = replace(EXPERIMENT, names_of_0_1=today)
     runs, found = renamed.planned(SEEDS, [*older, rows[0]])
-    today = {"plain": "no cap", "no cap": "another"}
     expected = [{**row, "contender": today.get(row["contender"], row["contender"])} for row in older]
     assert found == [*expected, rows[0]], "a row with a run_spec says what it is"
-    assert without_rows(runs, found) == [run for run in plan(SEEDS, []) if run.names["contender"] == "plain"][1:]
+    assert without_rows(runs, found) == [run for run in plan(SEEDS, []) if run.names["contender"] in today][1:]
+    assert renamed.planned(SEEDS, found) == (runs, found)
+    with pytest.raises(ValueError, match=r"names_of_0_1 has \['no cap'\] as names of 0.1 and as names of today"):
+        replace(EXPERIMENT, names_of_0_1={"plain": "no cap", "no cap": "another"})
 
 
 @pytest.mark.parametrize("name", ["control", "saddlepoint", "target-networks", "threshold"])
