@@ -60,6 +60,10 @@ def welch_t(x: ArrayLike, y: ArrayLike, level: float = 0.95) -> Comparison:
     If both samples are constant nothing is known of their spread: then the interval is a point whose ``note`` says so,
     and the p-value that of exchanging the runs, :func:`~sb3_robust_be.evaluation.attainable.attainable_p`.
 
+    Of samples of one shape a nominal 95 % interval covers in 0.95 of simulated experiments or more, with five runs each
+    as with thirty. Where one is normal and of the other a tenth of the runs fails, ten standard deviations below
+    the rest, it is 0.84 with five, 0.80 with ten and 0.92 with thirty: of ten such runs none fails in 35 %.
+
     :param x: Shape (runs,), finite.
     :param y: Shape (other runs,), finite.
     """

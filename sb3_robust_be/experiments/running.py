@@ -72,7 +72,8 @@ def run(
             if nameless := sum(RUN_SPEC not in row for row in given):
                 print(
                     f"{nameless} of {len(given)} rows in {source} do not say with which arguments they were made, as "
-                    "older tables do not: they are taken by their names and settings alone."
+                    "older tables do not: they are taken by their names and settings alone, and where a name has come "
+                    "to mean something else, under today's."
                 )
     if how.fresh:
         # Also for the commands that go on after an interruption.

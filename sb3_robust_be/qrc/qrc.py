@@ -358,8 +358,9 @@ class GQ(RobustQLearning):
 class GQHuber(RobustQLearning):
     """:class:`GQ` on the mean Huber projected Bellman error: ``clip(h, −κ, κ)`` in place of h.
 
-    Paper, section 5 and appendix "Additional Results", which have ``κ tanh(h/κ)``: ``projection="smooth_huber"``. The
-    clip is the default for the reasons that :class:`QRCHuber` gives. Arguments: :class:`RobustQLearning`.
+    Paper, section 5, with the clip, and appendix "Additional Results", whose caption has a twice differentiable
+    estimate of it, ``projection="smooth_huber"``. The clip is the default for the reasons that :class:`QRCHuber` gives.
+    Arguments: :class:`RobustQLearning`.
     """
 
     algorithm_name: ClassVar[str] = "gq_huber"

@@ -128,6 +128,47 @@ def test_conservative_coverage(name):
     assert coverage(CONSERVATIVE[name], 80) >= 0.94
 
 
+def a_tenth_fails(rng, runs):
+    return normal(rng, runs) - 10.0 * (rng.uniform(size=runs) < 0.1)
+
+
+def skewed_ratio(draw, deviation):
+    return lambda rng: (
+        ev.spread_ratio(normal(rng, 10), draw(rng, 10), rng=rng, measure="std", **FEW),
+        1.0 / deviation,
+    )
+
+
+# Too short: as often as their docstrings say, which tables of few skewed runs have to live with.
+SHORT = {
+    "Welch, a tenth of five fails": (
+        lambda rng: (ev.welch_t(a_tenth_fails(rng, 5), normal(rng, 5)).interval, -1.0),
+        0.84,
+    ),
+    "Welch, a tenth of ten fails": (
+        lambda rng: (ev.welch_t(a_tenth_fails(rng, 10), normal(rng, 10)).interval, -1.0),
+        0.80,
+    ),
+    "std ratio, log-normal": (
+        skewed_ratio(lambda rng, n: rng.lognormal(size=n), np.sqrt(np.e * (np.e - 1.0))),
+        0.71,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_what_does_not_cover_is_said(name):
+    draw, said = SHORT[name]
+    assert coverage(draw, 1200) == pytest.approx(said, abs=0.05)
+
+
+@pytest.mark.parametrize("runs", [5, 10])
+def test_welch_covers_where_both_samples_have_the_same_shape(runs):
+    for draw in (a_tenth_fails, lambda rng, n: rng.lognormal(size=n)):
+        found = coverage(lambda rng, own=draw: (ev.welch_t(own(rng, runs), own(rng, runs)).interval, 0.0), 400)
+        assert found >= 0.94
+
+
 @pytest.mark.parametrize("level", [0.5, 0.8])
 def test_other_levels(level):
     def draw(rng):

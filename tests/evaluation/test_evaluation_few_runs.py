@@ -32,10 +32,15 @@ SHAPES = {
     "log-normal": (lambda draw, runs: draw.lognormal(size=runs), np.exp(0.5)),
     "half fail": two_modes(0.5),
     "0.3 fail": two_modes(0.3),
+    "0.1 fail": two_modes(0.1),
 }
 FLOORS = {"normal": 0.93, "heavy-tailed": 0.90, "exponential": 0.90, "log-normal": 0.86, "half fail": 0.92}
 #: With a probability of 0.7ⁿ none of n runs fails, and no method can know of the mode below.
 CEILINGS = {"0.3 fail": {5: 1.0 - 0.7**5, 10: 1.0 - 0.7**10, 20: 1.0, 30: 1.0}}
+
+
+RARE = {5: 0.75, 10: 0.70, 20: 0.84}
+"""What is left where a tenth of the runs fails"""
 
 
 def coverage(interval, shape, runs, experiments, seed=1):
@@ -46,6 +51,8 @@ def coverage(interval, shape, runs, experiments, seed=1):
 
 
 def floor(shape, runs):
+    if shape == "0.1 fail":
+        return RARE[runs]
     return CEILINGS[shape][runs] - 0.06 if shape in CEILINGS else FLOORS[shape]
 
 

@@ -30,7 +30,7 @@ from sb3_robust_be.experiments.control.preset import Contender, ControlPreset, p
 from sb3_robust_be.experiments.declared import load_declared, saddlepoint, threshold
 from sb3_robust_be.experiments.declared import target_networks as targets
 from sb3_robust_be.experiments.rendering import verdicts_of
-from sb3_robust_be.report.sentences import is_combined
+from sb3_robust_be.report.sentences import by_sentence, is_combined
 
 HOLDS, FAILS, OPEN = Outcome.HOLDS, Outcome.DOES_NOT_HOLD, Outcome.NOT_RESOLVED
 
@@ -723,6 +723,33 @@ def test_refreshing_less_often(gradient, dqn, whole, steps):
     finals |= without_sb3s_loss(target_finals({1: 0, 50: 5, 500: 9}, dqn, names=("Mountain Car",)))
     again = outcomes(targets.target_verdicts(finals))
     assert again["QRC is better with refresh 1 than with 500 on Acrobot and Cart-pole"] is whole
+
+
+def test_what_target_networks_do_to_the_area_under_the_curve():
+    """QRC's is lower with one; QRC-Huber's is higher with a refresh of 500, and Cliff World does not count."""
+    finals = target_finals({1: 0, 50: 0, 500: 0}, {1: 0, 50: 0, 500: 0}, cliff={1: 0, 50: 9, 500: 9})
+    areas = target_finals({1: 9, 50: 0, 500: 0}, {1: 0, 50: 0, 500: 0}, cliff={1: 0, 50: 9, 500: 9})
+    for own in areas.values():
+        own["qrc_huber, refresh 500"] = runs(20.0)
+    (of_areas,) = (
+        one for one in by_sentence(targets.target_verdicts(finals, areas)) if "sample efficiency" in one.sentence
+    )
+    assert {v.claim: v.outcome for v in of_areas.combined()} == {
+        "QRC's AUC is highest without a target on every domain": HOLDS,
+        "QRC-Huber's AUC is highest without a target on every domain": FAILS,
+        "QRC-Huber, hard clip's AUC is highest without a target on every domain": HOLDS,
+    }
+    single = {v.claim: v.outcome for v in of_areas.single()}
+    assert single == {
+        f"{domain}: {name} without a target is above refresh {r} (AUC)": FAILS
+        if (name, r) == ("QRC-Huber", 500)
+        else HOLDS
+        for domain in ("Acrobot", "Cart-pole", "Mountain Car")
+        for name in ("QRC", "QRC-Huber", "QRC-Huber, hard clip")
+        for r in (50, 500)
+    }
+    without = by_sentence(targets.target_verdicts(finals))
+    assert not any("sample efficiency" in one.sentence for one in without), "where no areas are known"
 
 
 @pytest.mark.parametrize(("ours", "outcome"), [(300, HOLDS), (200, OPEN), (100, FAILS), (-900, FAILS)])

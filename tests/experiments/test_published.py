@@ -128,6 +128,19 @@ def test_what_is_shared_and_known_counts_once(half, tmp_path):
     assert [row["final"] for row in results_in(tmp_path).known] == [-1.0, -1.0, rows[2]["final"]]
 
 
+def test_what_is_shared_stays_beside_rows_of_0_1(half, tmp_path):
+    """Whose contenders of the same names may be others."""
+    rows = EXPERIMENT.collect(SEEDS, Results(half))
+    older = [{name: value for name, value in row.items() if name != RUN_SPEC} for row in rows[:2]]
+    keep_known(tmp_path, older)
+    keep_shared(tmp_path, rows[:1])
+    found = results_in(tmp_path).known
+    assert [row["final"] for row in found] == [row["final"] for row in (*rows[:2], rows[0])]
+    assert [RUN_SPEC in row for row in found] == [False, False, True]
+    other = replace(EXPERIMENT, names_of_0_1={rows[0]["contender"]: "another"})
+    assert other.planned(SEEDS, found)[1][-1] == found[-1]
+
+
 def test_a_table_that_another_shard_has_just_written_is_read(whole, tmp_path, monkeypatch):
     """Grown, it has another ending, and that which was found is gone."""
     rows = EXPERIMENT.collect(SEEDS, Results(whole))
@@ -261,12 +274,15 @@ def test_rows_of_runs_that_had_other_arguments_do_not_count(whole, monkeypatch):
 def test_contenders_of_old_tables_have_the_names_of_today(whole):
     rows = EXPERIMENT.collect(SEEDS, Results(whole))
     older = [{name: value for name, value in row.items() if name != RUN_SPEC} for row in rows]
-    renamed = replace(EXPERIMENT, names_of_0_1={"plain": "no cap", "no cap": "another"})
+    today = {"plain": "another", CAPPED: "a third"}
+    renamed = replace(EXPERIMENT, names_of_0_1=today)
     runs, found = renamed.planned(SEEDS, [*older, rows[0]])
-    today = {"plain": "no cap", "no cap": "another"}
     expected = [{**row, "contender": today.get(row["contender"], row["contender"])} for row in older]
     assert found == [*expected, rows[0]], "a row with a run_spec says what it is"
-    assert without_rows(runs, found) == [run for run in plan(SEEDS, []) if run.names["contender"] == "plain"][1:]
+    assert without_rows(runs, found) == [run for run in plan(SEEDS, []) if run.names["contender"] in today][1:]
+    assert renamed.planned(SEEDS, found) == (runs, found)
+    with pytest.raises(ValueError, match=r"names_of_0_1 has \['no cap'\] as names of 0.1 and as names of today"):
+        replace(EXPERIMENT, names_of_0_1={"plain": "no cap", "no cap": "another"})
 
 
 @pytest.mark.parametrize("name", ["control", "saddlepoint", "target-networks", "threshold"])

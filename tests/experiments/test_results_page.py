@@ -8,6 +8,7 @@ import pytest
 
 from sb3_robust_be.experiments import results_page
 from sb3_robust_be.experiments.declared import load_declared
+from sb3_robust_be.experiments.publish import publish
 from sb3_robust_be.experiments.results_page import PICTURES, WANTED_TABLES, larger_scale, results_section
 from sb3_robust_be.report import Report, Table
 
@@ -48,6 +49,21 @@ def small_reports(monkeypatch):
     monkeypatch.setattr(
         results_page, "make_report", lambda experiment, *rest: Report("Of tests", experiment.name, tables=tables)
     )
+
+
+def test_contenders_of_tables_of_0_1_have_the_names_of_today(tmp_path, monkeypatch):
+    experiment = load_declared("saddlepoint")
+    names = {"stage": "reported", "domain": "acrobot", "contender": "gq_huber", "setting": {}, "seed": 0, "steps": 9}
+    publish("saddlepoint", "laptop", [{**names, "final": 1.0}], tmp_path)
+    shown = []
+
+    def report_of(experiment, scale, rows, *rest):
+        shown.extend(row["contender"] for row in rows)
+        return Report("Of tests", experiment.name)
+
+    monkeypatch.setattr(results_page, "make_report", report_of)
+    results_section(tmp_path, "saddlepoint", "laptop")
+    assert shown == ["gq_huber, hard clip"] == [experiment.names_of_0_1["gq_huber"]]
 
 
 def test_the_smaller_size_says_so(two_sizes, small_reports):

@@ -193,7 +193,7 @@ class Selection:
     def beyond(self) -> list[dict[str, Any]]:
         """What to try next: half of the smallest step size where none is better than it, twice the largest likewise.
 
-        :return: The best settings of these ends with such a step size; none where the best lies inside.
+        :return: The first of the best settings at each such end, with that step size; none where the best lies inside.
         """
         scores, rates = self.scores, self.step_sizes
         found = []

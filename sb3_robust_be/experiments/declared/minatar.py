@@ -52,7 +52,7 @@ PRESETS = {
     "long": _on_two_cores(
         200_000,
         5,
-        "A 25th of the paper's 5 million steps, five seeds: 16 million agent-steps, 3 to 5 hours on two cores, for "
+        "A 25th of the paper's 5 million steps, five seeds: 16 million agent-steps, 3 to 4 hours on two cores, for "
         "which DQN with layer normalisation is left out; `one-setting` has it on these games.",
         left_out=(NORMALISED,),
     ),

@@ -40,13 +40,17 @@ def _contenders(
     return tuple(replace(own, label=label.format(k), choices={**own.choices, "huber_threshold": k}) for k in thresholds)
 
 
+def _both_clips(rates: tuple[float, ...]) -> tuple[Contender, ...]:
+    return (*_contenders(rates), *_contenders(rates, clip=c.HARD))
+
+
 PRESETS = {
     "smoke": ControlPreset(
         ("cart-pole",), _contenders((2.0**-10,), (0.5, 1.0)), seeds=2, selection_seeds=1, steps=0.002, compile=False
     ),
     "laptop": ControlPreset(
         CHEAP_DOMAINS,
-        (*_contenders(c.FEW_RATES), *_contenders(c.FEW_RATES, clip=c.HARD)),
+        _both_clips(c.FEW_RATES),
         seeds=30,
         selection_seeds=5,
         steps=0.4,
@@ -54,7 +58,7 @@ PRESETS = {
     ),
     "long": ControlPreset(
         CHEAP_DOMAINS,
-        (*_contenders(c.RATES), *_contenders(c.RATES, clip=c.HARD)),
+        _both_clips(c.RATES),
         seeds=30,
         selection_seeds=5,
         rates_of=c.RATES_OF,
@@ -65,7 +69,7 @@ PRESETS = {
     ),
     "paper": ControlPreset(
         ALL_DOMAINS,
-        (*_contenders(c.RATES), *_contenders(c.RATES, clip=c.HARD)),
+        _both_clips(c.RATES),
         seeds=100,
         selection_seeds=10,
         rates_of=c.RATES_OF,
