@@ -159,8 +159,8 @@ PRESETS = {
         rates_of={CLIFF: (2.0**-11,), ONE_HOT: (2.0**-11,)},
         squared_on=("cart-pole",),
         note="Thinner than the paper's: one step size for all, 2^-10 (on Cliff World 2^-11), twenty seeds, QRC on "
-        "Cart-pole only, RMSprop on Acrobot and Cart-pole (by single agents that are not compiled), no Lunar Lander: 20.0 "
-        "million agent-steps.",
+        "Cart-pole only, RMSprop on Acrobot and Cart-pole (by single agents that are not compiled), no Lunar Lander: "
+        "20.0 million agent-steps.",
     ),
     "paper": RobustnessPreset(
         ("acrobot", "cart-pole", CLIFF, ONE_HOT, "lunar-lander", "mountain-car"),
@@ -254,7 +254,7 @@ def _optimisers(runs: Mapping[str, Mapping[str, np.ndarray]], tolerances: Mappin
         both = {
             label: f"{label}, {RMSPROP}" for label in (OURS, SQUARED, REFERENCE) if f"{label}, {RMSPROP}" in runs_of
         }
-        own = lowest_for_failed({one: runs_of[one] for pair in both.items() for one in pair})
+        own = lowest_for_failed({one: runs_of[one] for pair in both.items() for one in pair}) if both else {}
         for label, other in both.items():
             claim = (
                 f"{domain}: {report.label(label)}'s means with Adam and RMSprop differ by at most a fifth of the scale"
