@@ -370,7 +370,7 @@ EXPERIMENT = Experiment(
             ),
             "means that differ by at most a fifth of the domain's scale",
             "as for the other alternatives; on Cart-pole the comparisons with DQN stand beside, with either optimiser. "
-            "SGD, whose steps are not scaled by the gradient's size, would need step sizes of its own, and is left out.",
+            "SGD, whose steps are not scaled by the gradient's size, would need its own step sizes, and is left out.",
         ),
         Reading(
             "What is a changed result?",
