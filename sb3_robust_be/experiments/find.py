@@ -71,8 +71,8 @@ def folder(out: str | Path, experiment: Experiment, scale: str) -> Path:
 def results_in(out: Path) -> Results:
     """What has been found in a folder of runs: by the runs there, or by others whose rows were given to it."""
     known = _rows_in(out, _KNOWN)
-    # What was shared may have been published since as the experiment's own. Rows without a run_spec are of 0.1, and the
-    # names there may have come to mean something else.
+    # What was shared may have been published since as the experiment's own, but is in no older table: its rows have no
+    # run_spec, and its names may have come to mean something else.
     named = {key_of(row, RUN_NAMES) for row in known if RUN_SPEC in row}
     return Results(out, [*known, *(row for row in _rows_in(out, _SHARED) if key_of(row, RUN_NAMES) not in named)])
 

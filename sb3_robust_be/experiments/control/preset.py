@@ -196,14 +196,13 @@ class Selection:
         :return: The first of the best settings at each such end, with that step size; none where the best lies inside.
         """
         scores, rates = self.scores, self.step_sizes
+        if len(rates) < 2:
+            return []
+        best = [setting for score, setting in zip(scores, self.settings, strict=True) if score == scores.max()]
         found = []
-        for end, factor in ((0, 0.5), (-1, 2.0)):
-            at_end = [
-                setting
-                for score, setting in zip(scores, self.settings, strict=True)
-                if len(rates) > 1 and setting["learning_rate"] == rates[end] and score == scores.max()
-            ]
-            found += [{**setting, "learning_rate": setting["learning_rate"] * factor} for setting in at_end[:1]]
+        for end, beyond in ((rates[0], rates[0] / 2.0), (rates[-1], rates[-1] * 2.0)):
+            at_end = [setting for setting in best if setting["learning_rate"] == end]
+            found += [{**setting, "learning_rate": beyond} for setting in at_end[:1]]
         return found
 
 
