@@ -174,6 +174,24 @@ def test_averages_of_where_to_start():
     assert f"designed), {held_out_qlc} and {held_out_dqn}." in text
 
 
+def test_averages_without_space_invaders():
+    """README's differences, as in the table of all leads with one environment left out."""
+    experiment = load_declared("one-setting")
+    analysis = experiment.analyse(experiment.preset("long"), load(FOLDER, "one-setting", "long"))
+    (table,) = (table for table in analysis.tables if table.name == "averages-without-each")
+    (line,) = (row for row in table.rows if row["without"] == "SpaceInvaders")
+    nine, five = (
+        "{0.estimate:.2f} [{0.low:.2f}, {0.high:.2f}]".format(line[name]).replace("-", "−")
+        for name in ("all environments", "held-out environments")
+    )
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert (
+        f"without Space Invaders it leads the best by {nine} on the nine, and by {five}, not resolved, on the" in text
+    )
+    leads = {row["without"]: row["all environments"].estimate for row in table.rows}
+    assert min(leads, key=leads.get) == "SpaceInvaders", "the one that the lead rests on most"
+
+
 def published_finals(name: str, scale: str) -> dict[str, dict[str, np.ndarray]]:
     """Final returns of the reported seeds, by domain and contender."""
     return read(load_declared(name).preset(scale), load(FOLDER, name, scale)).finals

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -36,17 +37,48 @@ _METHOD = "percentile bootstrap, stratified"
 class NormalisedAverages:
     """Every contender's average over environments, and what resamples of all runs make of it.
 
-    :param estimates: By contender, in [0, 1]; their mean over the contenders is ½.
-    :param resampled: By contender, shape (resamples,): entries of one index belong to one resample. NaN where an
-        environment has one run only of a contender, which leaves nothing to resample.
-    :param seeds: Runs by contender and environment.
+    :param scores: Every contender's on each environment in turn, shape (environments,), in [0, 1]; their mean over the
+        contenders is ½.
+    :param resampled_scores: By contender, shape (environments, resamples): columns of one index belong to one resample.
+        NaN where an environment has one run only of a contender, which leaves nothing to resample.
+    :param seeds: Runs by contender, of each environment in turn.
+    :param environments: Their names.
     :param level: Of the intervals.
     """
 
-    estimates: Mapping[str, float]
-    resampled: Mapping[str, Floats]
+    scores: Mapping[str, Floats]
+    resampled_scores: Mapping[str, Floats]
     seeds: Mapping[str, tuple[int, ...]]
+    environments: tuple[str, ...]
     level: float
+
+    @cached_property
+    def estimates(self) -> dict[str, float]:
+        """The averages by contender."""
+        return {name: float(np.mean(own)) for name, own in self.scores.items()}
+
+    @cached_property
+    def resampled(self) -> dict[str, Floats]:
+        """The averages in the resamples by contender, shape (resamples,)."""
+        return {name: (own / len(own)).sum(axis=0) for name, own in self.resampled_scores.items()}
+
+    def without(self, environment: str) -> NormalisedAverages:
+        """The averages over the other environments, from the same resamples.
+
+        :param environment: One of those averaged over, which are two at least.
+        :raises ValueError: For another, or the only one.
+        """
+        check_choice("environment", environment, self.environments)
+        if len(self.environments) == 1:
+            raise ValueError(f"environment is {environment!r}, the only one; without it there is no average.")
+        kept = [i for i, name in enumerate(self.environments) if name != environment]
+        return NormalisedAverages(
+            {name: own[kept] for name, own in self.scores.items()},
+            {name: own[kept] for name, own in self.resampled_scores.items()},
+            {name: tuple(own[i] for i in kept) for name, own in self.seeds.items()},
+            tuple(self.environments[i] for i in kept),
+            self.level,
+        )
 
     def interval(self, contender: str) -> Interval:
         """
@@ -127,22 +159,17 @@ def cdf_normalised_averages(
     check_level(level)
     check_count("n_resamples", n_resamples)
     check_generator(rng)
-    estimates = {
-        name: float(np.mean([scores.mean() for scores in games.values()]))
-        for name, games in scaled_returns(runs).items()
-    }
+    scores = {name: np.array([own.mean() for own in games.values()]) for name, games in scaled_returns(runs).items()}
     checked = {name: strata(name, games, infinite=True) for name, games in runs.items()}
-    environments = list(next(iter(checked.values())))
+    environments = tuple(next(iter(checked.values())))
     seeds = {name: tuple(len(games[one]) for one in environments) for name, games in checked.items()}
-    resampled = {name: np.zeros(n_resamples) for name in checked}
-    if min(map(min, seeds.values())) < 2:
-        empty = np.full(n_resamples, np.nan)
-        return NormalisedAverages(estimates, dict.fromkeys(checked, empty), seeds, level)
-    for one in environments:
-        scores = _resampled_scores({name: games[one] for name, games in checked.items()}, rng, n_resamples)
-        for name, own in scores.items():
-            resampled[name] += own / len(environments)
-    return NormalisedAverages(estimates, resampled, seeds, level)
+    resampled = {name: np.full((len(environments), n_resamples), np.nan) for name in checked}
+    if min(map(min, seeds.values())) >= 2:
+        for i, one in enumerate(environments):
+            of = _resampled_scores({name: games[one] for name, games in checked.items()}, rng, n_resamples)
+            for name, own in of.items():
+                resampled[name][i] = own
+    return NormalisedAverages(scores, resampled, seeds, environments, level)
 
 
 def _resampled_scores(runs: Mapping[str, Floats], rng: np.random.Generator, n_resamples: int) -> dict[str, Floats]:

@@ -156,6 +156,7 @@ def combined(claim: str, verdicts: Sequence[Verdict], at_least: int | None = Non
     By partial conjunction (Benjamini & Heller, 2008): with ``p_(1) ≤ p_(2) ≤ …`` of the ``n`` parts that hold it holds
     if ``(n − k + 1)·p_(k) ≤ α``, and with those of the parts that don't it does not hold if
     ``k·p_(n − k + 1) ≤ α``. All of ``n`` thus need no correction to hold, and Bonferroni's to be refuted by one.
+    Where parts that were computed exactly are enough to decide it, so is the combination: it has no seeds then.
 
     :param verdicts: The parts with the p-values of their own tests, before any correction over a family.
     :param at_least: ``k``, from 1 to the number of parts; ``None``: all of them.
@@ -174,12 +175,14 @@ def combined(claim: str, verdicts: Sequence[Verdict], at_least: int | None = Non
     holding, failing = _p_values(verdicts, Outcome.HOLDS), _p_values(verdicts, Outcome.DOES_NOT_HOLD)
     p_holds = min(1.0, (n - k + 1) * holding[k - 1]) if len(holding) >= k else math.nan
     p_fails = min(1.0, k * failing[n - k]) if len(failing) > n - k else math.nan
-    outcome, p_value = Outcome.NOT_RESOLVED, math.nan
+    outcome, p_value, needed = Outcome.NOT_RESOLVED, math.nan, math.inf
     if p_holds <= 1.0 - level:
-        outcome, p_value = Outcome.HOLDS, p_holds
+        outcome, p_value, needed = Outcome.HOLDS, p_holds, k
     elif p_fails <= 1.0 - level:
-        outcome, p_value = Outcome.DOES_NOT_HOLD, p_fails
-    seeds = min((verdict.seeds for verdict in verdicts if verdict.seeds), key=sum, default=())
+        outcome, p_value, needed = Outcome.DOES_NOT_HOLD, p_fails, n - k + 1
+    exactly = sum(verdict.outcome is outcome and not verdict.seeds for verdict in verdicts) >= needed
+    tested = [] if exactly else [verdict.seeds for verdict in verdicts if verdict.seeds]
+    seeds = min(tested, key=sum, default=())
     interval = Interval(math.nan, math.nan, math.nan, level, "none: a combination")
     reason = _in_the_way(verdicts)
     test = f"at least {k} of {n}: {len(holding)} hold, {len(failing)} do not"

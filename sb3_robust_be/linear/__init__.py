@@ -14,7 +14,7 @@ from sb3_robust_be.linear.catalogue import PROBLEMS, get
 from sb3_robust_be.linear.fixed_points import OBJECTIVES, FixedPoint, solve
 from sb3_robust_be.linear.methods import ALGORITHMS, METHODS, Algorithm, algorithm
 from sb3_robust_be.linear.objectives import mabe, mave, mhbe, msbe, mstde, msve
-from sb3_robust_be.linear.online import LinearTD, expected_update
+from sb3_robust_be.linear.online import LinearTD, expected_update, update_variance
 from sb3_robust_be.linear.problems import Problem
 from sb3_robust_be.linear.projected import (
     clipped_projection,
@@ -54,4 +54,5 @@ __all__ = [
     "solve",
     "sweep",
     "tdrc_surface",
+    "update_variance",
 ]

@@ -122,13 +122,32 @@ def expected_update(
 
     By enumeration of every transition.
     """
+    probability, value, h = _updates(problem, algorithm, theta, theta_h)
+    return probability @ value, probability @ h
+
+
+def update_variance(
+    problem: Problem, algorithm: str | Algorithm, theta: ArrayLike, theta_h: ArrayLike
+) -> tuple[float, float]:
+    """How much single update directions ``u`` of ``θ`` and ``θ_h`` vary at fixed weights, ``E‖u − E u‖²``.
+
+    The trace of their covariance over states from ``d`` and the behaviour policy, by enumeration of every transition.
+    """
+    probability, *directions = _updates(problem, algorithm, theta, theta_h)
+    of_value, of_h = (float(probability @ ((u - probability @ u) ** 2).sum(axis=1)) for u in directions)
+    return of_value, of_h
+
+
+def _updates(
+    problem: Problem, algorithm: str | Algorithm, theta: ArrayLike, theta_h: ArrayLike
+) -> tuple[Floats, Floats, Floats]:
+    """Of every transition its probability, ``(T,)``, and its update directions of both weights, ``(T, D)`` each."""
     chosen, table = _algorithm(algorithm), problem.transitions
     theta, theta_h = np.asarray(theta, dtype=np.float64), np.asarray(theta_h, dtype=np.float64)
-    value, h = np.zeros_like(theta), np.zeros_like(theta_h)
-    for k, weight in enumerate(problem.d[table.state] * table.probability):
+    found = []
+    for k in range(len(table.state)):
         x, x_next, discount = table.x[k], table.x_next[k], table.discount[k]
         td_error = table.reward[k] + discount * (x_next @ theta) - x @ theta
-        one = _update(chosen, td_error, theta_h, x, x_next, discount, table.ratio[k])
-        value += weight * one[0]
-        h += weight * one[1]
-    return value, h
+        found.append(_update(chosen, td_error, theta_h, x, x_next, discount, table.ratio[k]))
+    values, hs = zip(*found, strict=True)
+    return problem.d[table.state] * table.probability, np.array(values), np.array(hs)

@@ -33,6 +33,22 @@ def test_by_hand():
     assert found.interval("x").estimate == found.estimates["x"]
 
 
+def test_without_an_environment():
+    """The averages over the others, from the same resamples; those of one environment are its scores."""
+    runs = {"x": {"pong": [0.0, 1.0], "breakout": [8.0, 9.0]}, "y": {"pong": [2.0, 1.0], "breakout": [6.0, 7.0]}}
+    both = averages(runs)
+    pong, breakout = both.without("breakout"), both.without("pong")
+    assert (pong.environments, breakout.environments) == (("pong",), ("breakout",))
+    assert pong.estimates == {"x": pytest.approx((1 / 8 + 1 / 2) / 2), "y": pytest.approx((7 / 8 + 1 / 2) / 2)}
+    assert breakout.seeds == {"x": (2,), "y": (2,)}
+    for name, own in both.resampled.items():
+        np.testing.assert_allclose((pong.resampled[name] + breakout.resampled[name]) / 2.0, own, atol=1e-15)
+    with pytest.raises(ValueError, match="environment is 'pong', the only one"):
+        pong.without("pong")
+    with pytest.raises(ValueError, match="environment is 'tennis'; give one of pong, breakout"):
+        both.without("tennis")
+
+
 def test_environments_weigh_the_same_however_many_runs_they_have():
     runs = {"x": {"a": [1.0, 2.0], "b": [0.0] * 9}, "y": {"a": [-1.0, 0.0], "b": [1.0] * 9}}
     # On a x has the scores ⅝ and ⅞, on b ¼.

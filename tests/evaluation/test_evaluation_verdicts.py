@@ -321,6 +321,11 @@ def test_combined_all_and_some():
     assert (mixed.outcome, mixed.interval.level, mixed.seeds) == (HOLDS, 0.9, (9,))
     exact = ev.combined("exact", [ev.computed("a", 1.0, 2.0), ev.computed("b", 1.0, 2.0)])
     assert (exact.outcome, exact.p_value, exact.seeds) == (HOLDS, 0.0, ())
+    # Parts that were computed decide it: one of two, two of three, but not all of two.
+    tested, wrong = decide("c", found(0.1, 1.0, 0.01, 0.9), 0.0), ev.computed("a", 2.0, 1.0)
+    assert ev.combined("both", [tested, wrong]).seeds == ()
+    two = [exact_part := ev.computed("a", 1.0, 2.0), exact_part, tested]
+    assert (ev.combined("two", two, 2).seeds, ev.combined("all", two).seeds) == ((), (9,))
 
 
 @pytest.mark.parametrize(

@@ -240,10 +240,16 @@ def test_control_verdicts_as_published():
     of_qrc = {claim: found.pop(claim) for claim in list(found) if "narrower than that of QRC" in claim}
     assert set(of_qrc.values()) == {OPEN}
     assert set(found.values()) == {HOLDS}
-    assert [c for c in found if "bimodal" in c] == ["Lunar Lander: DQN is bimodal", "Mountain Car: DQN is bimodal"]
-    assert [claim.split(":")[0] for claim in found if "DQN's worst decile" in claim] == ["Acrobot", "Cart-pole"]
+    both, *parts = [claim for claim in found if "bimodal" in claim]
+    assert both == "DQN is bimodal on Mountain Car and Lunar Lander"
+    assert parts == ["Lunar Lander: DQN is bimodal", "Mountain Car: DQN is bimodal"]
+    both, *parts = [claim for claim in found if "DQN's worst decile" in claim]
+    assert both == "DQN's worst decile lies further below its median than QRC-Huber's on Acrobot and Cart-pole"
+    assert [claim.split(":")[0] for claim in parts] == ["Acrobot", "Cart-pole"]
+    (already,) = (verdict for verdict in verdicts if "clearly already outperforms DQN on Lunar" in verdict.sentence)
+    assert (already.claim, already.test) == ("Lunar Lander: QRC-Huber's mean is above DQN's (outperforms)", "Welch's t")
     sentences = {verdict.sentence for verdict in verdicts}
-    assert len(sentences) == 13
+    assert len(sentences) == 14
     assert all(len(sentence) > 80 for sentence in sentences if sentence)
     assert {v.claim for v in verdicts if not v.sentence} == {
         f"{name}: QRC-Huber's mean is above that of {words}"

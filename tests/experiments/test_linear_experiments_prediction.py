@@ -13,7 +13,7 @@ from sb3_robust_be.experiments.linear.prediction_claims import FOUR, HUBER, ROBU
 from sb3_robust_be.experiments.linear.prediction_figures import MEASURES
 from sb3_robust_be.experiments.linear.sweep_runs import SHOWN, Sensitivity, choose, width_of
 from sb3_robust_be.experiments.run_functions import run_units
-from sb3_robust_be.linear import Settings, get, mave, msve, sweep
+from sb3_robust_be.linear import Problem, Settings, get, mave, msve, sweep
 from sb3_robust_be.linear.sweeps import PAPER_ALPHAS, PAPER_ETAS
 from sb3_robust_be.runner import RunWriter, load_arrays, load_results
 
@@ -320,6 +320,35 @@ def test_who_starts_at_the_optimum_cannot_learn():
     assert found[f"{claim}, and TDC's is below it, on 2 of 4 problems"] is FAILS, "on HardAlias-2 TDC's is above, too"
 
 
+def test_variances_of_updates_are_compared_before_learning():
+    """One state, from which an episode ends with a reward or goes on without one, and a θ of zero."""
+    K, R = np.array([[[0.5, 0.5]]]), np.array([[[0.0, 1.0]]])
+    easy = Problem.from_mdp(K, R, 0.5, [[1.0]], X=[[1.0]], d=[1.0], theta0=[0.0], name="small errors")
+    hard = Problem.from_mdp(K, 8.0 * R, 0.5, [[1.0]], X=[[1.0]], d=[1.0], theta0=[0.0], name="large errors")
+    # δ is 0 or the reward of 1 or 8, h their mean; GTD2 adds h (x − γ x'), TDC δ x − γ h x', each with probability ½.
+    found = prediction_claims.of_variances({"easy": easy, "hard": hard})
+    number = {(case, claim): verdict.estimate for case, claim, verdict in found.parts}
+    assert found.verdicts == [], "not all of the paper's four"
+
+    def of(robust, squared, case, by=""):
+        return number[case, f"the variance of {robust}'s update{by} is below that of {squared}'s"]
+
+    # h = 0.5: GTD2 0.25 or 0.5; h = 4: 2 or 4, clipped 0.5 or 1, as by its sign.
+    assert of("GTD2-Huber", "GTD2", "easy") == 1.0
+    assert of("GTD2-Huber", "GTD2", "hard") == pytest.approx(16.0)
+    assert of("GTD2-ℓ1", "GTD2", "easy") == pytest.approx(0.25)
+    # TDC −0.25 or 1; −2 or 8, clipped −0.5 or 8, so that the mean is larger, too.
+    assert of("TDC-Huber", "TDC", "hard") == pytest.approx(10.0**2 / 8.5**2)
+    relative = ", over the square of its mean,"
+    assert of("GTD2-Huber", "GTD2", "hard", relative) == pytest.approx(1.0)
+    assert of("TDC-Huber", "TDC", "hard", relative) == pytest.approx((10.0 / 6.0) ** 2 / (8.5 / 7.5) ** 2)
+    outcome = {(case, claim): verdict.outcome for case, claim, verdict in found.parts}
+    claim = "the variance of GTD2-Huber's update is below that of GTD2's"
+    assert (outcome["easy", claim], outcome["hard", claim]) == (FAILS, HOLDS)
+    (tie,) = (row for row in prediction_claims.part_rows([found]) if (row["problem"], row["claim"]) == ("easy", claim))
+    assert tie["outcome"] == "a tie"
+
+
 def test_verdicts_stand_under_the_papers_sentences():
     panels = {"msve_auc": published(), "mave_late": published()}
     verdicts, _ = prediction.judged(panels, {"mave": dict.fromkeys(FOUR, 1.2)})
@@ -331,6 +360,9 @@ def test_verdicts_stand_under_the_papers_sentences():
     # Both figures have the same caption: one family of Holm's.
     of_caption = by_sentence[prediction_claims.SQUARED_PERFORM_WELL]
     assert len(of_caption) == 2
+    of_hypothesis = [verdict.claim for verdict in by_sentence[prediction_claims.HYPOTHESIS]]
+    for words in ("MSVE over the run: GTD2-Huber's best step size", "Before learning, with the best h: the variance"):
+        assert any(claim.startswith(words) for claim in of_hypothesis)
     assert all(verdict.test.endswith("Holm over 2") for verdict in of_caption)
     assert [verdict.claim for verdict in by_sentence[prediction_claims.TD_DIVERGES]] == [
         "Baird: TD diverges (largest eigenvalue of its mean update)"

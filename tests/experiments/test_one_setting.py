@@ -348,6 +348,12 @@ def test_the_analysis_reads_all_parts():
     assert len(tables["best-per-environment"]) == 3 * 3
     assert tables["averages"][0]["algorithm"] == name
     assert tables["averages"][0]["all environments"].estimate == pytest.approx(5 / 6), "above two of three"
+    without = {row["without"]: row for row in tables["averages-without-each"]}
+    assert len(without) == 1 + 4
+    # The second of three is at ½; one held-out environment alone has no others.
+    leads = [row["all environments"].estimate for row in without.values()]
+    assert leads == pytest.approx([5 / 6 - 1 / 2] * 5)
+    assert "held-out environments" not in without["none"]
     assert [plot.name for plot in analysis.plots] == ["distributions", "averages-plot"]
     assert LAPTOP.note in analysis.notes
 

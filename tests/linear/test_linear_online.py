@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_mdps import problems, properties, random_problem, seeds, taus, theta_of
 
-from sb3_robust_be.linear import ALGORITHMS, METHODS, Algorithm, LinearTD, algorithm, expected_update, get, solve
+from sb3_robust_be.linear import (
+    ALGORITHMS,
+    METHODS,
+    Algorithm,
+    LinearTD,
+    algorithm,
+    expected_update,
+    get,
+    solve,
+    update_variance,
+)
 from sb3_robust_be.linear.stepsizes import OPTIMIZERS, increment
 from sb3_robust_be.linear.trajectories import sample_trajectories
 from sb3_robust_be.updates import H_TARGETS, LIMITS, ROBUST_LOSSES, coefficients, project
@@ -291,3 +301,20 @@ def test_settings_of_algorithms_count():
     np.testing.assert_allclose(one_update(Algorithm("tdc", h_target="clipped"))[1], (1.0 - H) * X)
     smooth = Algorithm("gtd2", "smooth_huber", 2.0)
     np.testing.assert_allclose(one_update(smooth)[0], 2.0 * np.tanh(H / 2.0) * (X - GAMMA * X_NEXT))
+
+
+@pytest.mark.parametrize("name", ["td", "gtd2", "gtd2-l1", "tdc", "tdc-huber", "tdrc", "htd"])
+def test_the_variance_of_updates_is_that_of_single_steps(name):
+    """Steps of a learner that is put back after each, over every transition as often as it is met."""
+    problem = get("Baird")
+    theta, theta_h = theta_of(problem, 1), theta_of(problem, 2)
+    steps, h_steps, table = [], [], problem.transitions
+    for k in range(len(table.state)):
+        learner = LinearTD(problem.n_features, name, alpha=1.0, theta0=theta)
+        learner.theta_h_ = theta_h.copy()
+        learner.fit_one(table.x[k], table.reward[k], table.x_next[k], table.discount[k], table.ratio[k])
+        steps.append(learner.theta_ - theta)
+        h_steps.append(learner.theta_h_ - theta_h)
+    weight = problem.d[table.state] * table.probability
+    for found, taken in zip(update_variance(problem, name, theta, theta_h), (steps, h_steps), strict=True):
+        assert found == pytest.approx(np.trace(np.cov(np.array(taken).T, aweights=weight, ddof=0)), rel=1e-9, abs=1e-12)

@@ -225,6 +225,32 @@ def averages_table(by_name: Mapping[str, NormalisedAverages]) -> report.Table:
     )
 
 
+def leads_without_each(
+    candidate: str, baselines: Sequence[str], by_name: Mapping[str, NormalisedAverages]
+) -> report.Table:
+    """How far a candidate is above the best baseline on average, with each environment left out in turn.
+
+    :param candidate: A label.
+    :param baselines: Labels.
+    :param by_name: As of :func:`averages_table`; those over one environment alone are left out.
+    """
+    several = {name: found for name, found in by_name.items() if len(found.environments) > 1}
+    rows: list[dict[str, Any]] = []
+    for left_out in (None, *dict.fromkeys(one for found in several.values() for one in found.environments)):
+        row: dict[str, Any] = {"without": left_out or "none"}
+        for name, found in several.items():
+            if left_out is None or left_out in found.environments:
+                own = found.without(left_out) if left_out else found
+                best = max(baselines, key=own.estimates.__getitem__)
+                row |= {name: own.greater("", candidate, best).interval, f"best baseline, {name}": report.label(best)}
+        rows.append(row)
+    caption = (
+        f"What the averages rest on: how far {report.label(candidate)} is above the baseline with the highest average, "
+        "with each environment left out in turn. Not declared before the runs, not corrected for many tests."
+    )
+    return report.Table("averages-without-each", rows, caption)
+
+
 def averages_plot(by_name: Mapping[str, NormalisedAverages]) -> report.Plot:
     """The same as bars.
 

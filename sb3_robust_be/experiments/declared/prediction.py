@@ -17,11 +17,12 @@ from sb3_robust_be.experiments.linear.prediction_claims import (
     Panels,
     of_errors,
     of_late_absolute_errors,
+    of_variances,
     part_rows,
     td_diverges,
 )
 from sb3_robust_be.experiments.linear.prediction_figures import MEASURES, sensitivity_plots, table
-from sb3_robust_be.experiments.linear.prediction_problems import Case
+from sb3_robust_be.experiments.linear.prediction_problems import Case, build
 from sb3_robust_be.experiments.linear.sweep_runs import SHOWN, measure, read_sensitivity, sweep_spec
 from sb3_robust_be.experiments.rendering import Rendering, verdicts_of
 from sb3_robust_be.experiments.rows import Row, Rows
@@ -151,14 +152,16 @@ def judged(
         family.
     """
     errors, late = of_errors(panels["msve_auc"]), of_late_absolute_errors(panels["mave_late"], before["mave"])
+    cases = [case for case in (*CASES, *FEATURES) if case.label in panels["msve_auc"]]
+    variances = of_variances({case.label: build(**case.as_json()) for case in cases})
     exact = Rendering(TD_DIVERGES, [], [td_diverges(get("Baird"))])
     renderings: dict[str, Rendering] = {}
-    for of in (*errors.renderings, *late.renderings, exact):
+    for of in (*errors.renderings, *variances.renderings, *late.renderings, exact):
         # The captions of both figures have the same words.
         own = renderings.setdefault(of.sentence, Rendering(of.sentence, [], []))
         own.claims.extend(of.claims)
         own.comparisons.extend(of.comparisons)
-    return verdicts_of(list(renderings.values())), part_rows([errors, late])
+    return verdicts_of(list(renderings.values())), part_rows([errors, variances, late])
 
 
 def _analyse(preset: PredictionPreset, rows: Rows) -> Analysis:
@@ -244,9 +247,16 @@ EXPERIMENT = Experiment(
         ),
         Reading(
             "Which update has the lower variance?",
-            ("a hypothesis, never measured", "the one whose best step size is larger, as the hypothesis goes on"),
-            "the best step size, of each seed",
-            "the runs do not hold the variance of their updates. Pairs of seeds are compared.",
+            (
+                "a hypothesis, judged by the error over the run",
+                "the one whose best step size is larger, as the hypothesis goes on",
+                "the one whose single updates vary less before learning, with the best h",
+                "the same, over the square of the mean update",
+            ),
+            "the last three, each judged",
+            "a shorter update varies less, which alone does not allow a larger step size. Best step sizes are compared "
+            "on pairs of seeds; variances are exact. At TD's fixed point, where all six may end, the best h is zero "
+            "and GTD2's update with it, so that nothing is to be measured there.",
         ),
         Reading(
             "Which is the random walk that runs for 100 000 steps?",

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from sb3_robust_be.evaluation import Verdict, combined, computed, greater, judged
-from sb3_robust_be.evaluation.paired_errors import lower
+from sb3_robust_be.evaluation.paired_errors import lower, lower_ratio
 from sb3_robust_be.evaluation.pairs import PAIRED_MEANS
 from sb3_robust_be.experiments.linear.sweep_runs import Sensitivity, error_limit, step_sizes_within
 from sb3_robust_be.experiments.rendering import Rendering, is_tie, with_and_without_ties
 from sb3_robust_be.experiments.rows import SIGNIFICANT_DIGITS
-from sb3_robust_be.linear import Problem
+from sb3_robust_be.linear import Problem, expected_update, update_variance
+from sb3_robust_be.linear.projected import project
 from sb3_robust_be.report import label
 from sb3_robust_be.report.tables import verdict_number
 
@@ -223,6 +224,37 @@ def of_late_absolute_errors(panels: Panels, before: Mapping[str, float]) -> Find
     _add_does_not_learn(found, panels, before)
     _add_captions(found, panels)
     return found
+
+
+def of_variances(problems: Mapping[str, Problem]) -> Findings:
+    """
+    :param problems: By case.
+    :return: On how much single updates vary, exactly, at the weights before learning and the best ``h`` for them, to
+        which its regression goes.
+    """
+    found = Findings("Before learning, with the best h")
+    found.begin(HYPOTHESIS)
+    spreads = {case: {name: _spread(problem, name) for name in SIX} for case, problem in problems.items()}
+    for relative, by in enumerate(("", ", over the square of its mean,")):
+        for robust, squared in PAIRS:
+            claim = f"the variance of {label(robust)}'s update{by} is below that of {label(squared)}'s"
+            ratio = f"ratio of {label(squared)}'s to {label(robust)}'s"
+            parts = {
+                case: replace(lower_ratio(case, [own[robust][relative]], [own[squared][relative]]), quantity=ratio)
+                for case, own in spreads.items()
+            }
+            found.parts += [(case, claim, part) for case, part in parts.items()]
+            found.count_with_and_without_ties(claim, parts, 3)
+    return found
+
+
+def _spread(problem: Problem, algorithm: str) -> tuple[float, float]:
+    """The variance of an algorithm's update before learning, and over the square of its mean."""
+    h = project(problem, problem.bellman_error(problem.theta0))
+    theta_h = np.linalg.lstsq(problem.X, h, rcond=None)[0]
+    variance, _ = update_variance(problem, algorithm, problem.theta0, theta_h)
+    mean, _ = expected_update(problem, algorithm, problem.theta0, theta_h)
+    return variance, variance / float(mean @ mean)
 
 
 def td_diverges(problem: Problem) -> Verdict:
