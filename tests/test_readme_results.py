@@ -226,6 +226,28 @@ def test_highest_means_of_the_findings():
         assert dqn == cell_as(dqn, runs["dqn"]), domain
 
 
+def test_minatar_on_two_cores_of_the_findings():
+    """The first table of experiments/README.md on `minatar`, of its published runs."""
+    labels = {
+        "QRC-Huber": "qrc_huber",
+        "QRC": "qrc",
+        "QLC": "qlc",
+        "DQN": "dqn",
+        "DQN, squared loss, no target": "dqn, squared loss, no target",
+        "QRC, no correction": "qrc, no correction",
+    }
+    (header, _, *lines), _ = readmes_tables("MinAtar on two cores", "sb3_robust_be/experiments/README.md", "###")
+    assert header == ["game", *labels]
+    finals = published_finals("minatar", "long")
+    assert [line[0].replace("Space Invaders", "SpaceInvaders") for line in lines] == list(finals)
+    for runs, (_, *cells) in zip(finals.values(), lines, strict=True):
+        assert cells == [
+            cell_as(cell, runs[label]) if label in runs else "–"
+            for label, cell in zip(labels.values(), cells, strict=True)
+        ]
+        assert {len(own) for own in runs.values()} == {5}
+
+
 def findings(section, experiment, header):
     """The lines of a section's only table in experiments/README.md, and the returns that they are of."""
     ((found, _, *lines),) = readmes_tables(section, "sb3_robust_be/experiments/README.md", "###")

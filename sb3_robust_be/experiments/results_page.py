@@ -17,9 +17,9 @@ PAGE = "README.md"
 """The page's name, beside the tables"""
 LONGEST_TABLE = 60
 """Rows; longer tables are left to the reports"""
-WANTED_TABLES: Mapping[str, tuple[str, ...]] = {"one-setting": ("returns",)}
+WANTED_TABLES: Mapping[str, tuple[str, ...]] = {"one-setting": ("returns",), "robustness": ("differences",)}
 """By experiment, tables that the page has however long they are: the means, worst deciles and failed seeds behind what
-the README says"""
+the README says, and what each alternative does, which is the experiment's subject"""
 
 #: By experiment and scale, as files of ``.github`` in this package's repository, with what they show.
 PICTURES: Mapping[tuple[str, str], tuple[tuple[str, str], ...]] = {

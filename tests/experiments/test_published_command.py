@@ -293,19 +293,6 @@ def test_what_the_package_publishes_is_of_its_experiments(name, scale):
     assert all(row["hardware"] and row["versions"] and row["date"].startswith("20") for row in rows)
 
 
-UNFINISHED = FOLDER / "unfinished"
-
-
-def test_what_is_kept_of_unfinished_experiments_is_of_them():
-    """Every row is of a run of the experiment as it is declared now, says where it was made, and others are left."""
-    for name, scale in published(UNFINISHED):  # none, once all are finished
-        rows = load(UNFINISHED, name, scale)
-        found, missing = collected(load_declared(name), scale, Results("nowhere", rows))
-        assert len(found) == len(rows), name
-        assert all(row["hardware"] and row["versions"] and row["date"].startswith("20") for row in rows), name
-        assert missing, f"publish {name}"
-
-
 def test_the_published_files_are_small():
     sizes = [path.stat().st_size for path in FOLDER.rglob("*") if path.is_file()]
     assert max(sizes) < 1_200_000

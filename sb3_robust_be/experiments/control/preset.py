@@ -130,7 +130,9 @@ class ControlPreset:
             contender.choices,
             setting,
         )
-        stacked = self.stacked and registry.find(contender.algorithm).population
+        # Populations have no other optimiser than Adam.
+        adam = "optimizer_class" not in arguments["policy_kwargs"]
+        stacked = self.stacked and adam and registry.find(contender.algorithm).population
         names = {"stage": stage, "domain": key, "contender": contender.label, "setting": dict(setting)}
         return [
             Run(
