@@ -56,6 +56,8 @@ class Contender:
     """Further arguments; its ``policy_kwargs`` are added to the domain's"""
     learn_calls: int = 1
     """In how many calls of ``learn`` a run is made, which schedules notice"""
+    single: bool = False
+    """Whether it is trained by single agents even so, since populations do not have one of its arguments"""
 
 
 @dataclass(frozen=True)
@@ -130,9 +132,7 @@ class ControlPreset:
             contender.choices,
             setting,
         )
-        # Populations have no other optimiser than Adam.
-        adam = "optimizer_class" not in arguments["policy_kwargs"]
-        stacked = self.stacked and adam and registry.find(contender.algorithm).population
+        stacked = self.stacked and not contender.single and registry.find(contender.algorithm).population
         names = {"stage": stage, "domain": key, "contender": contender.label, "setting": dict(setting)}
         return [
             Run(

@@ -58,7 +58,7 @@ STATED_ON: dict[str, dict[str, dict[str, Any]]] = {
 }
 """By domain"""
 REFERENCE_ON = (CLIFF, ONE_HOT, "cart-pole")
-"""Where DQN is compared with"""
+"""The domains on which the others are compared with DQN"""
 MEANINGS = {
     "hard clip": "h, the estimate of the TD error, enters the correction as clip(h, −κ, κ), not as κ tanh(h/κ)",
     "public code of 2020": "one correction and one target of h for the whole batch",
@@ -120,12 +120,14 @@ class RobustnessPreset:
             for name, change in {**alternatives, **stated}.items():
                 if algorithm != SQUARED or name not in NO_SQUARED:
                     choices = {**DEFAULTS[algorithm], **change}
-                    contenders.append(Contender(f"{algorithm}, {name}", algorithm, grid, choices))
+                    label, single = f"{algorithm}, {name}", name in OTHER_OPTIMISER
+                    contenders.append(Contender(label, algorithm, grid, choices, single=single))
         if key in REFERENCE_ON:
             contenders.append(Contender(REFERENCE, REFERENCE, grid, DEFAULTS[REFERENCE]))
             for name in (*FEWER_UNITS, *OTHER_OPTIMISER):
                 if name in stated:
-                    contenders.append(Contender(f"{REFERENCE}, {name}", REFERENCE, grid, stated[name]))
+                    label, single = f"{REFERENCE}, {name}", name in OTHER_OPTIMISER
+                    contenders.append(Contender(label, REFERENCE, grid, stated[name], single=single))
         return ControlPreset(
             (key,),
             tuple(contenders),
@@ -248,23 +250,24 @@ def _more_units(runs: Mapping[str, Mapping[str, np.ndarray]]) -> Rendering:
 
 
 def _optimisers(runs: Mapping[str, Mapping[str, np.ndarray]], tolerances: Mapping[str, float]) -> Rendering:
-    """On each domain that has runs with both: each algorithm with the one and the other, and each against DQN."""
+    """On each domain that has runs with both optimisers: each algorithm with Adam against itself with RMSprop, and,
+    where DQN has both, against DQN with the same one."""
     alike, against = [], []
-    for domain, runs_of in runs.items():
-        both = {
-            label: f"{label}, {RMSPROP}" for label in (OURS, SQUARED, REFERENCE) if f"{label}, {RMSPROP}" in runs_of
-        }
-        own = lowest_for_failed({one: runs_of[one] for pair in both.items() for one in pair}) if both else {}
+    for domain, own in runs.items():
+        both = {label: f"{label}, {RMSPROP}" for label in (OURS, SQUARED, REFERENCE) if f"{label}, {RMSPROP}" in own}
+        if not both:
+            continue
+        ranked = lowest_for_failed(own)
         for label, other in both.items():
             claim = (
                 f"{domain}: {report.label(label)}'s means with Adam and RMSprop differ by at most a fifth of the scale"
             )
-            within = insensitive(claim, {one: own[one] for one in (label, other)}, tolerances[domain])
-            alike.append(unresolved_if_lost(within, runs_of[label], runs_of[other]))
+            within = insensitive(claim, {one: ranked[one] for one in (label, other)}, tolerances[domain])
+            alike.append(unresolved_if_lost(within, own[label], own[other]))
             if label != REFERENCE and REFERENCE in both:
                 claim = f"{domain}: {report.label(label)}'s mean is above that of DQN"
                 against += [
-                    greater(f"{claim}, both with {name}", own[x], own[y])
+                    unresolved_if_lost(greater(f"{claim}, both with {name}", ranked[x], ranked[y]), own[x], own[y])
                     for name, x, y in (("Adam", label, REFERENCE), (RMSPROP, other, both[REFERENCE]))
                 ]
     return Rendering(
