@@ -60,7 +60,7 @@ class NormalisedAverages:
     @cached_property
     def resampled(self) -> dict[str, Floats]:
         """The averages in the resamples by contender, shape (resamples,)."""
-        return {name: (own / len(own)).sum(axis=0) for name, own in self.resampled_scores.items()}
+        return {name: own.mean(axis=0) for name, own in self.resampled_scores.items()}
 
     def without(self, environment: str) -> NormalisedAverages:
         """The averages over the other environments, from the same resamples.
@@ -166,8 +166,8 @@ def cdf_normalised_averages(
     resampled = {name: np.full((len(environments), n_resamples), np.nan) for name in checked}
     if min(map(min, seeds.values())) >= 2:
         for i, one in enumerate(environments):
-            of = _resampled_scores({name: games[one] for name, games in checked.items()}, rng, n_resamples)
-            for name, own in of.items():
+            there = _resampled_scores({name: games[one] for name, games in checked.items()}, rng, n_resamples)
+            for name, own in there.items():
                 resampled[name][i] = own
     return NormalisedAverages(scores, resampled, seeds, environments, level)
 

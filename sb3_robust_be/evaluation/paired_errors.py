@@ -77,7 +77,7 @@ def lower_ratio(claim: str, x: ArrayLike, y: ArrayLike, factor: float = 1.0) -> 
 
 def _equal(claim: str, value: float, bound: float, quantity: str) -> Verdict:
     exact = computed(claim, value, bound, "above", quantity)
-    return replace(exact, reason="the errors are equal, but for rounding")
+    return replace(exact, reason="the two are equal, but for rounding")
 
 
 def exponential(interval: Interval) -> Interval:

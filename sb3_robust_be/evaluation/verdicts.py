@@ -47,7 +47,7 @@ class Verdict:
     :param statistic: The test's statistic; NaN where there is none.
     :param p_value: Two-sided; 0 for what was computed exactly.
     :param seeds: Independent runs of each sample. Pairs count once, and so do runs on several environments that are
-        judged together.
+        judged together. Empty where no test is left to make: what was computed exactly, or is equal on every seed.
     :param reason: Why the outcome is not what interval or test alone suggest; else empty.
     :param quantity: What the estimate is, such as "difference of means"; empty for a combination of claims.
     :param reference: The value of the quantity that the claim is compared with, such as 0, a margin, or ½ for a
@@ -156,7 +156,7 @@ def combined(claim: str, verdicts: Sequence[Verdict], at_least: int | None = Non
     By partial conjunction (Benjamini & Heller, 2008): with ``p_(1) ≤ p_(2) ≤ …`` of the ``n`` parts that hold it holds
     if ``(n − k + 1)·p_(k) ≤ α``, and with those of the parts that don't it does not hold if
     ``k·p_(n − k + 1) ≤ α``. All of ``n`` thus need no correction to hold, and Bonferroni's to be refuted by one.
-    Where parts that were computed exactly are enough to decide it, so is the combination: it has no seeds then.
+    Where parts without seeds, computed exactly or equal on every seed, are enough to decide it, it has no seeds either.
 
     :param verdicts: The parts with the p-values of their own tests, before any correction over a family.
     :param at_least: ``k``, from 1 to the number of parts; ``None``: all of them.
@@ -180,8 +180,8 @@ def combined(claim: str, verdicts: Sequence[Verdict], at_least: int | None = Non
         outcome, p_value, needed = Outcome.HOLDS, p_holds, k
     elif p_fails <= 1.0 - level:
         outcome, p_value, needed = Outcome.DOES_NOT_HOLD, p_fails, n - k + 1
-    exactly = sum(verdict.outcome is outcome and not verdict.seeds for verdict in verdicts) >= needed
-    tested = [] if exactly else [verdict.seeds for verdict in verdicts if verdict.seeds]
+    untested = sum(verdict.outcome is outcome and not verdict.seeds for verdict in verdicts)
+    tested = [verdict.seeds for verdict in verdicts if verdict.seeds and untested < needed]
     seeds = min(tested, key=sum, default=())
     interval = Interval(math.nan, math.nan, math.nan, level, "none: a combination")
     reason = _in_the_way(verdicts)

@@ -108,14 +108,16 @@ resolved* by this many seeds otherwise.
 - **number**: what it is (difference, ratio, probability, excess over one half and so on), the number, its 95 %
   interval, and in brackets what the claim compares it with, if that is not 0. Without an interval it was computed
   exactly, or the reason says that the runs have no spread. `–`: the claim is about several domains or problems at once.
-- **test** and **p**: the test, and its p-value. An experiment's combined claims are one family and its single
-  comparisons another, or those of each sentence of the paper that it renders, each corrected by Holm's method, as the
-  test's name says. So a comparison that serves two sentences can be resolved for the one and not for the other.
+- **test** and **p**: the test, and its p-value. The combined claims below a sentence of the paper are one family and
+  its single comparisons another, each corrected by Holm's method, as the test's name says; so are ours where an
+  experiment renders no sentence. A comparison that serves two sentences can be resolved for the one and not for the
+  other.
 - **above in**: beside a difference of means the share of pairs of runs, one of each side, in which the first is above,
   with its interval and the p-value of Brunner and Munzel's test. It decides nothing; where it and the mean say
   different things, few runs make the mean.
 - **seeds**: independent runs of each side of the comparison. Pairs count once; of several environments taken together
-  it is the number on one of them.
+  it is the number on one of them. Without any, and without p, no test was left to make: what decides was computed
+  exactly, or is equal on every seed.
 - **reason**: why the outcome is not the interval's alone, or which parts of a combined claim are in its way.
 
 In tables of returns, *mean* and *AUC* are over seeds, and in brackets stand 95 % intervals: below 30 seeds Student's t

@@ -129,9 +129,15 @@ def expected_update(
 def update_variance(
     problem: Problem, algorithm: str | Algorithm, theta: ArrayLike, theta_h: ArrayLike
 ) -> tuple[float, float]:
-    """How much single update directions ``u`` of ``θ`` and ``θ_h`` vary at fixed weights, ``E‖u − E u‖²``.
+    """How much the updates of single transitions differ from their mean at fixed weights: ``E‖u − E u‖²``.
 
-    The trace of their covariance over states from ``d`` and the behaviour policy, by enumeration of every transition.
+    The trace of the covariance of the update directions ``u``, over states from ``d`` and the behaviour policy, by
+    enumeration of every transition.
+
+    :param theta: ``(D,)``.
+    :param theta_h: ``(D,)``.
+    :return: Of ``θ``'s updates and of ``θ_h``'s, before any step size.
+    :raises ValueError: Weights of another shape, or an unknown algorithm.
     """
     probability, *directions = _updates(problem, algorithm, theta, theta_h)
     of_value, of_h = (float(probability @ ((u - probability @ u) ** 2).sum(axis=1)) for u in directions)
@@ -144,6 +150,9 @@ def _updates(
     """Of every transition its probability, ``(T,)``, and its update directions of both weights, ``(T, D)`` each."""
     chosen, table = _algorithm(algorithm), problem.transitions
     theta, theta_h = np.asarray(theta, dtype=np.float64), np.asarray(theta_h, dtype=np.float64)
+    for name, weights in (("theta", theta), ("theta_h", theta_h)):
+        if weights.shape != (problem.n_features,):
+            raise ValueError(f"{name} has shape {weights.shape}; give ({problem.n_features},).")
     found = []
     for k in range(len(table.state)):
         x, x_next, discount = table.x[k], table.x_next[k], table.discount[k]

@@ -27,7 +27,7 @@ from sb3_robust_be.report.markdown import markdown
 from sb3_robust_be.report.plot import Plot
 from sb3_robust_be.report.sensitivity import sensitivity
 from sb3_robust_be.report.style import Look, label, looks
-from sb3_robust_be.report.tables import Table, aligned, verdict_table
+from sb3_robust_be.report.tables import Table, aligned, verdict_table, verdicts_beside
 
 __all__ = [
     "Look",
@@ -47,6 +47,7 @@ __all__ = [
     "profiles",
     "sensitivity",
     "verdict_table",
+    "verdicts_beside",
     "versions",
     "write",
     "write_index",

@@ -223,11 +223,13 @@ def failures(found: Sequence[tuple[str, str]]) -> str:
 
 
 def made(command: str, versions: Mapping[str, str], hardware: Mapping[str, str]) -> str:
-    html = f"<pre>{text(command)}</pre>\n" if command else ""
-    for heading, parts in (("version", versions), ("hardware", hardware)):
-        if parts:
-            html += table([heading, ""], [[key, value] for key, value in parts.items()], [False, False])
-    return html
+    html = "".join(
+        table([heading, ""], [[key, value] for key, value in parts.items()], [False, False])
+        for heading, parts in (("version", versions), ("hardware", hardware))
+        if parts
+    )
+    shown = f"<pre>{text(command)}</pre>\n" if command else ""
+    return shown + (folded("Versions and hardware", html) if html else "")
 
 
 def _files(folder: str, name: str, endings: Sequence[str]) -> str:

@@ -141,6 +141,29 @@ def verdict_table(verdicts: Sequence[Verdict], name: str = "verdicts") -> Table:
     return Table(name, rows, "Verdict per claim", headers)
 
 
+def verdicts_beside(name: str, caption: str, readings: Mapping[str, Sequence[Verdict]]) -> Table:
+    """The same claims in several readings, side by side: a row per claim that all of them have.
+
+    :param name: Of the table.
+    :param caption: Of the table.
+    :param readings: The verdicts by what is read otherwise, which heads the columns.
+    """
+    found = {words: {(one.sentence, one.claim): one for one in verdicts} for words, verdicts in readings.items()}
+    first, *others = found.values()
+    rows = []
+    for key in first:
+        if all(key in other for other in others):
+            row: dict[str, Any] = {"claim": key[1]}
+            for words, verdicts in found.items():
+                verdict = verdicts[key]
+                row[words] = str(verdict.outcome)
+                if not math.isnan(verdict.estimate):
+                    row[f"number, {words}"] = verdict_number(verdict)
+                row[f"p, {words}"] = verdict.p_value if verdict.seeds else None
+            rows.append(row)
+    return Table(name, rows, caption)
+
+
 def verdict_number(verdict: Verdict) -> str:
     """What the number of a verdict is, the number, and its interval: ``difference of means +12.3 [3.1, 20.9]``.
 

@@ -41,7 +41,10 @@ def test_without_an_environment():
     assert (pong.environments, breakout.environments) == (("pong",), ("breakout",))
     assert pong.estimates == {"x": pytest.approx((1 / 8 + 1 / 2) / 2), "y": pytest.approx((7 / 8 + 1 / 2) / 2)}
     assert breakout.seeds == {"x": (2,), "y": (2,)}
+    alone = averages({name: {"pong": games["pong"]} for name, games in runs.items()})
     for name, own in both.resampled.items():
+        # Pong is resampled first, by the same draws.
+        np.testing.assert_array_equal(pong.resampled[name], alone.resampled[name])
         np.testing.assert_allclose((pong.resampled[name] + breakout.resampled[name]) / 2.0, own, atol=1e-15)
     with pytest.raises(ValueError, match="environment is 'pong', the only one"):
         pong.without("pong")

@@ -324,8 +324,9 @@ def test_combined_all_and_some():
     # Parts that were computed decide it: one of two, two of three, but not all of two.
     tested, wrong = decide("c", found(0.1, 1.0, 0.01, 0.9), 0.0), ev.computed("a", 2.0, 1.0)
     assert ev.combined("both", [tested, wrong]).seeds == ()
-    two = [exact_part := ev.computed("a", 1.0, 2.0), exact_part, tested]
-    assert (ev.combined("two", two, 2).seeds, ev.combined("all", two).seeds) == ((), (9,))
+    right = ev.computed("a", 1.0, 2.0)
+    three = [right, right, tested]
+    assert (ev.combined("two", three, 2).seeds, ev.combined("all", three).seeds) == ((), (9,))
 
 
 @pytest.mark.parametrize(

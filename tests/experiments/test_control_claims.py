@@ -269,10 +269,16 @@ def test_control_verdicts_on_the_opposite():
         "QRC's mean is below QRC-Huber's on Cliff World (quite poorly)",
         *(f"QRC-Huber's AUC is above that of QRC {where}" for where in AREAS),
         # The clip is by far the better one.
-        "QRC-Huber's clip is at most a fifth of the scale below its smooth estimate everywhere (no worse)",
         *(
-            f"{name}: the clip's mean is at most a fifth of the scale below that of its smooth estimate"
-            for name in NAMES
+            f"{claim}{by}"
+            for by in ("", ", by the AUC")
+            for claim in (
+                "QRC-Huber's clip is at most a fifth of the scale below its smooth estimate everywhere (no worse)",
+                *(
+                    f"{name}: the clip's mean is at most a fifth of the scale below that of its smooth estimate"
+                    for name in NAMES
+                ),
+            )
         ),
         *(f"{name}: QRC-Huber's AUC is above that of QRC" for name in NAMES),
         *(f"{name}: QRC-Huber's mean is more than a fifth of the scale above that of QRC" for name in NAMES),
@@ -462,6 +468,26 @@ def test_who_is_as_bad_at_every_step_size_is_not_above_on_average():
         own["dqn"] = {rate: values + 1000.0 for rate, values in own["dqn"].items()}
     assert of_one(over_rates=over)[average] is FAILS
     assert of_one(over_rates=grids({"qrc_huber": 0.0, "dqn": 0.0}))[average] is OPEN
+
+
+def test_step_sizes_are_compared_with_the_other_settings_fixed_too():
+    """Of those that have any: with them fixed DQN loses more than QRC-Huber, at their best for each step size less."""
+    verdicts = control_claims.control_verdicts(
+        {}, {}, {}, grids({"qrc_huber": 60.0, "dqn": 0.0, "qrc": 0.0}), grids({"qrc_huber": 60.0, "dqn": 300.0})
+    )
+    found = outcomes(verdicts)
+    claim = "QRC-Huber loses less over the step sizes than DQN"
+    assert found[f"{claim} on every domain"] is FAILS
+    assert found[f"{claim}, its other settings fixed, on every domain"] is HOLDS
+    average = "Acrobot: QRC-Huber's return averaged over the step sizes is above that of"
+    assert found[f"{average} DQN, its other settings fixed"] is HOLDS
+    assert f"{average} QRC" in found
+    assert f"{average} QRC, its other settings fixed" not in found
+
+
+def test_the_hard_clip_in_place_of_the_smooth_one():
+    finals = {"a": {"qrc_huber": 1, "qrc_huber, hard clip": 2, "dqn": 3}, "b": {"qrc_huber": 4, "dqn": 5}}
+    assert control_claims.with_hard_clip(finals) == {"a": {"qrc_huber": 2, "dqn": 3}}
 
 
 def test_an_average_is_over_the_step_sizes_that_both_have_tried():

@@ -191,6 +191,24 @@ def test_whole_numbers_are_step_sizes_and_schedules_are_none():
     assert over_step_sizes(results)["Cart-pole"].keys() == {"one"}
 
 
+def test_over_step_sizes_other_settings_are_the_best_for_each_or_those_that_were_chosen():
+    """64 is best where the step size is, and so chosen; 8 is better by 0.5 at any other."""
+
+    def final(run):
+        arguments = run.spec["arguments"]
+        distance = abs(np.log2(arguments["learning_rate"]) + 9.0)
+        return {"final": -distance + (0.5 if (arguments["target_update_interval"] == 8) == (distance > 0.0) else 0.0)}
+
+    results = read(WIDE, made_rows(plan, WIDE, final))
+    assert results.settings["cart-pole", "one"]["target_update_interval"] == 64
+    found = [
+        {rate: values.mean() for rate, values in over_step_sizes(results, fixed=fixed)["Cart-pole"]["one"].items()}
+        for fixed in (False, True)
+    ]
+    assert found[0] == {2.0**-10: -0.5, 2.0**-9: 0.5, 2.0**-8: -0.5}
+    assert found[1] == {2.0**-10: -1.0, 2.0**-9: 0.5, 2.0**-8: -1.0}
+
+
 def test_the_loss_over_step_sizes_is_over_those_of_the_grid():
     rows = made_rows(plan, WIDE, lambda run: {"final": -np.log2(run.spec["arguments"]["learning_rate"])})
     results = read(WIDE, rows)

@@ -24,7 +24,7 @@ def test_lower():
     assert lower("", 1.5 * x, x, 0.5).outcome is HOLDS  # below twice
     assert lower("", x, x[::-1]).outcome is OPEN
     equal = lower("", x, x * (1.0 + 1e-12))
-    assert (equal.outcome, equal.reason) == (FAILS, "the errors are equal, but for rounding")
+    assert (equal.outcome, equal.reason) == (FAILS, "the two are equal, but for rounding")
     assert lower("", x, x, 0.5).outcome is HOLDS
     assert lower("", x, 1.5 * x).estimate == pytest.approx(0.5 * x.mean())
 

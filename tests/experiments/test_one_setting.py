@@ -328,6 +328,24 @@ def test_settings_in_words():
     assert setting_text(setting) == "learning_rate=2^-9 → 2^-13, target_update_interval=none"
 
 
+def test_leads_without_each_environment_are_above_the_best_baseline_of_the_others():
+    """Each contender is on top of another once or twice: with three of them the scores are 1/6, 1/2 and 5/6."""
+    low, middle, high = (value + 0.01 * np.arange(5) for value in (0.0, 1.0, 2.0))
+    runs = {
+        "a": {"ours": high, "first": middle, "second": low},
+        "b": {"ours": middle, "first": high, "second": low},
+        "c": {"ours": middle, "first": low, "second": high},
+    }
+    averages = {"all": yardstick.averages(runs, ["ours", "first", "second"])}
+    table = yardstick.leads_without_each("ours", ["first", "second"], averages)
+    found = {row["without"]: (row["all"].estimate, row["best baseline, all"]) for row in table.rows}
+    first, second = report.label("first"), report.label("second")
+    assert found["none"] == (pytest.approx(11 / 18 - 1 / 2), first)
+    assert found["a"][0] == pytest.approx(0.0), "all three are at 1/2"
+    assert found["b"] == (pytest.approx(2 / 3 - 1 / 2), second)
+    assert found["c"] == (pytest.approx(2 / 3 - 2 / 3), first)
+
+
 def test_the_analysis_reads_all_parts():
     jitter = np.random.default_rng(0).normal(size=6)
 

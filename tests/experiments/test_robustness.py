@@ -214,12 +214,15 @@ def test_the_experiment_takes_scales_and_the_one_hot_default_from_where_they_are
 
     def rule(run):
         spec = run.spec
-        base = {"dqn": 0.0, "qrc_huber": -300.0, "qrc": -900.0}[spec["algorithm"]]
+        ours = -100.0 if spec["env"] == "CartPole-v1" else -300.0
+        base = {"dqn": 0.0, "qrc_huber": ours, "qrc": -900.0}[spec["algorithm"]]
         one_hot = 50.0 if spec["env_kwargs"] else 0.0
         clip = 150.0 if spec["arguments"].get("projection") == "huber" else 0.0
         wide = 50.0 if spec["arguments"]["policy_kwargs"]["net_arch"] == [64, 64] else 0.0
         larger = 250.0 if spec["arguments"].get("huber_threshold") == 10.0 else 0.0
-        other = {"CartPole-v1": 80.0, "Acrobot-v1": 120.0}[spec["env"]] if spec["function"] == SINGLE else 0.0
+        # With RMSprop QRC-Huber is above DQN on Cart-pole, and with Adam it is not.
+        by_env = {"CartPole-v1": 80.0 if spec["algorithm"] == "qrc_huber" else -80.0, "Acrobot-v1": 120.0}
+        other = by_env[spec["env"]] if spec["function"] == SINGLE else 0.0
         return {"final": base + one_hot + clip + wide + larger + other + jitter[spec["seed"]], "diverged_at": None}
 
     analysis = robustness.EXPERIMENT.analyse(preset, made_rows(robustness.EXPERIMENT.plan, preset, rule))
@@ -235,7 +238,7 @@ def test_the_experiment_takes_scales_and_the_one_hot_default_from_where_they_are
         f"Cart-pole: QRC-Huber's {alike}": HOLDS,
         f"Cart-pole: DQN's {alike}": HOLDS,
         "Cart-pole: QRC-Huber's mean is above that of DQN, both with Adam": FAILS,
-        "Cart-pole: QRC-Huber's mean is above that of DQN, both with RMSprop": FAILS,
+        "Cart-pole: QRC-Huber's mean is above that of DQN, both with RMSprop": HOLDS,
     }
     assert {verdict.outcome for verdict in units.verdicts} == {HOLDS}
     assert len(units.single()) == 2, "QRC is on Cliff World only here"

@@ -318,3 +318,12 @@ def test_the_variance_of_updates_is_that_of_single_steps(name):
     weight = problem.d[table.state] * table.probability
     for found, taken in zip(update_variance(problem, name, theta, theta_h), (steps, h_steps), strict=True):
         assert found == pytest.approx(np.trace(np.cov(np.array(taken).T, aweights=weight, ddof=0)), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("function", [expected_update, update_variance])
+@pytest.mark.parametrize("name", ["theta", "theta_h"])
+def test_weights_of_another_shape_are_an_error(function, name):
+    problem = get("HardAlias-2")
+    weights = {"theta": np.zeros(1), "theta_h": np.zeros(1), name: np.zeros((1, 1))}
+    with pytest.raises(ValueError, match=rf"^{name} has shape \(1, 1\); give \(1,\)"):
+        function(problem, "tdc", **weights)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sb3_robust_be.evaluation import Interval, combined, computed, fails_more, greater, t_interval
-from sb3_robust_be.report import Table, verdict_table
+from sb3_robust_be.report import Table, verdict_table, verdicts_beside
 from sb3_robust_be.report.tables import above_in, cell, interval, number, verdict_number
 
 
@@ -164,6 +164,23 @@ def test_above_in():
     assert above_in(verdict) == f"83 % of pairs [{low:.0f}, {high:.0f}], p = {p_value}"
     assert above_in(greater("", [3.0], [1.0])) == "100 % of pairs"
     assert above_in(greater("", [3.0, 4.0], 1.0)) == ""
+
+
+def test_readings_of_the_same_claims_stand_side_by_side():
+    high, low = np.arange(10.0) + 20.0, np.arange(10.0)
+    holds, fails = greater("above", high, low), greater("above", low, high)
+    one = [holds, combined("both", [holds, fails]), greater("in one alone", high, low)]
+    other = [combined("both", [holds]), fails]
+    table = verdicts_beside("t", "C", {"first": one, "second": other})
+    assert [row["claim"] for row in table.rows] == ["above", "both"]
+    above, both = table.rows
+    assert (above["first"], above["second"]) == ("holds", "does not hold")
+    assert above["number, first"] == f"difference of means +{interval(holds.interval)}"
+    assert above["p, second"] == fails.p_value
+    assert (both["first"], both["second"]) == ("does not hold", "holds")
+    assert "number, first" not in both, "a combination has none"
+    exact = verdicts_beside("t", "", {"a": [computed("c", 1.0, 2.0)]}).rows
+    assert exact == [{"claim": "c", "a": "holds", "number, a": "value 1", "p, a": None}]
 
 
 def test_the_table_of_verdicts():

@@ -229,11 +229,14 @@ def _lost(rows: Rows) -> dict[str, int]:
     }
 
 
-def over_step_sizes(results: ControlResults, further: bool = True) -> dict[str, dict[str, dict[float, np.ndarray]]]:
-    """Final returns of the selection seeds at each step size, the other settings at their best for it.
+def over_step_sizes(
+    results: ControlResults, further: bool = True, fixed: bool = False
+) -> dict[str, dict[str, dict[float, np.ndarray]]]:
+    """Final returns of the selection seeds at each step size.
 
     :param results: Of the selection runs at least.
     :param further: Whether with the step sizes beyond the grid, which not all contenders have tried.
+    :param fixed: Whether the other settings are those that were chosen; else they are at their best for each step size.
     :return: Shape (selection seeds,), by domain's name, contender's label and step size.
     """
     preset = results.preset
@@ -243,10 +246,12 @@ def over_step_sizes(results: ControlResults, further: bool = True) -> dict[str, 
             selection, grid = results.selection.get((key, contender.label)), contender.grid.get("learning_rate", ())
             if selection is None or not selection.step_sizes or len(grid) < 2:
                 continue
-            means = selection.scores
+            means, chosen = selection.scores, results.settings[key, contender.label]
             best: dict[float, int] = {}
             for i, setting in enumerate(selection.settings):
                 rate = setting["learning_rate"]
+                if fixed and setting != {**chosen, "learning_rate": rate}:
+                    continue
                 if (further or rate in grid) and (rate not in best or means[i] > means[best[rate]]):
                     best[rate] = i
             own = found.setdefault(preset.domain(key).name, {}).setdefault(contender.label, {})

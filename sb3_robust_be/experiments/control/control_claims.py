@@ -6,7 +6,9 @@ A sentence whose contenders or domains are not among the runs is left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -48,6 +50,8 @@ OTHER_DQNS = tuple(
     contender.label for contender in dqn_baselines((), ()) if contender.label not in (BASELINE, FIXED_THRESHOLD)
 )
 NORMALISED = f"{BASELINE}, layer norm"
+TUNED = (BASELINE, SBEED)
+"""Those that choose other settings than the step size, too"""
 
 # As the captions of figures 6 and 7 have them.
 BIMODAL = ("Lunar Lander", "Mountain Car")
@@ -70,13 +74,18 @@ JUST_AS_EFFECTIVE = Reading(
 
 
 def control_verdicts(
-    finals: Runs, areas: Runs, curves: Runs | None = None, over_rates: OverRates | None = None
+    finals: Runs,
+    areas: Runs,
+    curves: Runs | None = None,
+    over_rates: OverRates | None = None,
+    over_rates_alone: OverRates | None = None,
 ) -> list[Verdict]:
     """
     :param finals: Final returns (runs,) by domain and label; NaN for runs without one.
     :param areas: Areas under the learning curve, likewise.
     :param curves: Learning curves (runs, points), likewise.
-    :param over_rates: What the step sizes gave, the other settings at their best.
+    :param over_rates: What the step sizes gave, the other settings at their best for each.
+    :param over_rates_alone: The same with the other settings as they were chosen.
     :return: For each sentence of the paper, in its order here, the combined claims, then the comparisons.
     """
     means = {domain: lowest_for_failed(own) for domain, own in finals.items()}
@@ -93,12 +102,25 @@ def control_verdicts(
         _unstable(curves or {}),
         _sbeed_suboptimal(means),
         _by_area(areas),
-        _over_step_sizes(over_rates or {}),
-        clips(finals, TOLERANCES),
+        _over_step_sizes(over_rates or {}, over_rates_alone or {}),
+        _both_measures_of_clips(finals, areas),
         _other_dqns(means),
         _qlc(means, {domain: lowest_for_failed(own) for domain, own in areas.items()}),
     ]
     return verdicts_of(renderings)
+
+
+def with_hard_clip(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The domains with runs of QRC-Huber's hard clip, which stands in place of the smooth one.
+
+    :param runs: By domain's name and contender's label.
+    :return: Likewise, with one QRC-Huber.
+    """
+    return {
+        domain: {OURS if label == HARD_CLIP else label: one for label, one in own.items() if label != OURS}
+        for domain, own in runs.items()
+        if HARD_CLIP in own
+    }
 
 
 def _above(claim: str, runs: Runs, better: str, worse: str, tolerances: float = 0.0) -> list[Verdict]:
@@ -223,16 +245,16 @@ def _qrc(means: Runs) -> Rendering:
 
 def _shapes_of_dqn(finals: Runs) -> Rendering:
     claim = "DQN's worst decile lies further below its median than QRC-Huber's"
-    two = _each(bimodal, "DQN is bimodal", _on(BIMODAL, finals), BASELINE)
+    bimodals = _each(bimodal, "DQN is bimodal", _on(BIMODAL, finals), BASELINE)
     tailed = _each(longer_tailed, claim, _on(LONG_TAILED, finals), BASELINE, OURS)
     return Rendering(
         "DQN has inconsistent behavior, with bimodal performance on Mountain Car and Lunar Lander, and long-tailed "
         "performance on Acrobot and Cartpole.",
         [
-            *combined_if_any("DQN is bimodal on Mountain Car and Lunar Lander", two),
+            *combined_if_any("DQN is bimodal on Mountain Car and Lunar Lander", bimodals),
             *combined_if_any(f"{claim} on Acrobot and Cart-pole", tailed),
         ],
-        [*two, *tailed],
+        [*bimodals, *tailed],
     )
 
 
@@ -385,48 +407,65 @@ def _by_area(areas: Runs) -> Rendering:
     )
 
 
-def _over_step_sizes(over_rates: OverRates) -> Rendering:
-    """What a blind choice of the step size costs against an algorithm's own best, and what it gives.
-
-    By the first, whoever is as bad at every step size loses nothing. The second, a difference of averages, is also that
-    of the costs against one best for both.
-    """
+def _over_step_sizes(over_rates: OverRates, alone: OverRates) -> Rendering:
     claims, comparisons = [], []
     for label in PAPERS:
-        name = report.label(label)
-        losing, higher, left_out = [], [], []
-        for domain, own in over_rates.items():
-            theirs, ours = _at_shared_step_sizes(own.get(label, {}), own.get(OURS, {}))
-            if len(ours) < 2:
-                continue
-            seeds = (len(theirs[0]), len(ours[0]))
-            if not enough_seeds(*seeds):
-                left_out.append(f"{domain}, where {min(seeds)} selection seeds are too few for any test")
-                continue
-            losing.append(
-                greater(
-                    f"{domain}: over the step sizes {name} loses more against its best than QRC-Huber",
-                    step_size_loss(theirs),
-                    step_size_loss(ours),
-                )
-            )
-            higher.append(
-                greater(
-                    f"{domain}: QRC-Huber's return averaged over the step sizes is above that of {name}",
-                    np.mean(ours, axis=0),
-                    np.mean(theirs, axis=0),
-                )
-            )
-        where = "on every domain" + (f" (left out: {'; '.join(left_out)})" if left_out else "")
-        average = f"QRC-Huber's return averaged over the step sizes is above that of {name}"
-        claims += combined_if_any(f"QRC-Huber loses less over the step sizes than {name} {where}", losing)
-        claims += combined_if_any(f"{average} {where}", higher)
-        comparisons += [*losing, *higher]
+        for more, own in (("", over_rates), (", its other settings fixed", alone if label in TUNED else {})):
+            of_label = _over_step_sizes_of(label, own, more)
+            claims += of_label.claims
+            comparisons += of_label.comparisons
     return Rendering(
         "The resulting gradient-based algorithms are more stable, for both prediction and control, with less "
         "sensitivity to meta-parameters.",
         claims,
         comparisons,
+    )
+
+
+def _over_step_sizes_of(label: str, over_rates: OverRates, more: str) -> Rendering:
+    """What a blind choice of the step size costs against an algorithm's own best, and what it gives.
+
+    By the first, whoever is as bad at every step size loses nothing. The second, a difference of averages, is also that
+    of the costs against one best for both.
+
+    :param label: Of the algorithm that QRC-Huber is compared with.
+    :param over_rates: Of both.
+    :param more: What else is said of the algorithm.
+    """
+    name = f"{report.label(label)}{more}"
+    losing, higher, left_out = [], [], []
+    for domain, own in over_rates.items():
+        theirs, ours = _at_shared_step_sizes(own.get(label, {}), own.get(OURS, {}))
+        if len(ours) < 2:
+            continue
+        seeds = (len(theirs[0]), len(ours[0]))
+        if not enough_seeds(*seeds):
+            left_out.append(f"{domain}, where {min(seeds)} selection seeds are too few for any test")
+            continue
+        losing.append(
+            greater(
+                f"{domain}: over the step sizes {name}{',' if more else ''} loses more against its best than QRC-Huber",
+                step_size_loss(theirs),
+                step_size_loss(ours),
+            )
+        )
+        higher.append(
+            greater(
+                f"{domain}: QRC-Huber's return averaged over the step sizes is above that of {name}",
+                np.mean(ours, axis=0),
+                np.mean(theirs, axis=0),
+            )
+        )
+    where = "on every domain" + (f" (left out: {'; '.join(left_out)})" if left_out else "")
+    where = f", {where}" if more else f" {where}"
+    average = f"QRC-Huber's return averaged over the step sizes is above that of {name}"
+    return Rendering(
+        "",
+        [
+            *combined_if_any(f"QRC-Huber loses less over the step sizes than {name}{where}", losing),
+            *combined_if_any(f"{average}{where}", higher),
+        ],
+        [*losing, *higher],
     )
 
 
@@ -469,6 +508,15 @@ def clips(finals: Runs, tolerances: Mapping[str, float]) -> Rendering:
         [*combined_if_any(claim, alike), *combined_if_any(weaker, no_worse)],
         [*alike, *no_worse],
     )
+
+
+def _both_measures_of_clips(finals: Runs, areas: Runs) -> Rendering:
+    """By the area under the curve, too, which shows what the last quarter of a run does not: how fast they learn."""
+    of_final, of_area = clips(finals, TOLERANCES), clips(areas, TOLERANCES)
+    by_area = [
+        [replace(one, claim=f"{one.claim}, by the AUC") for one in of] for of in (of_area.claims, of_area.comparisons)
+    ]
+    return Rendering(of_final.sentence, [*of_final.claims, *by_area[0]], [*of_final.comparisons, *by_area[1]])
 
 
 def _other_dqns(means: Runs) -> Rendering:

@@ -195,7 +195,7 @@ EXPERIMENT = Experiment(
     figure="figure 5, appendix",
     summary="Online prediction: sensitivity to the step size",
     claims=(
-        "The robust objectives allow larger step sizes.",
+        "The robust objectives provide updates of lower variance, and allow larger step sizes.",
         "L1-TDC performs worse across step sizes than L1-GTD2, and often does not learn.",
         "The robust GTD2 algorithms and Huber-TDC are less sensitive to the step size.",
         "The Huber algorithms often have the least error; the squared algorithms generally perform well.",
@@ -255,8 +255,8 @@ EXPERIMENT = Experiment(
             ),
             "the last three, each judged",
             "a shorter update varies less, which alone does not allow a larger step size. Best step sizes are compared "
-            "on pairs of seeds; variances are exact. At TD's fixed point, where all six may end, the best h is zero "
-            "and GTD2's update with it, so that nothing is to be measured there.",
+            "on pairs of seeds; variances are exact. They are not compared at TD's fixed point, where all six may end: "
+            "there the best h is zero, so is GTD2's update, and TDC's no longer depends on its loss.",
         ),
         Reading(
             "Which is the random walk that runs for 100 000 steps?",

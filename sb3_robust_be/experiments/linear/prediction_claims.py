@@ -234,7 +234,7 @@ def of_variances(problems: Mapping[str, Problem]) -> Findings:
     """
     found = Findings("Before learning, with the best h")
     found.begin(HYPOTHESIS)
-    spreads = {case: {name: _spread(problem, name) for name in SIX} for case, problem in problems.items()}
+    spreads = {case: _spreads(problem) for case, problem in problems.items()}
     for relative, by in enumerate(("", ", over the square of its mean,")):
         for robust, squared in PAIRS:
             claim = f"the variance of {label(robust)}'s update{by} is below that of {label(squared)}'s"
@@ -248,13 +248,16 @@ def of_variances(problems: Mapping[str, Problem]) -> Findings:
     return found
 
 
-def _spread(problem: Problem, algorithm: str) -> tuple[float, float]:
-    """The variance of an algorithm's update before learning, and over the square of its mean."""
+def _spreads(problem: Problem) -> dict[str, tuple[float, float]]:
+    """By algorithm the variance of its update before learning, and the same over the square of its mean."""
     h = project(problem, problem.bellman_error(problem.theta0))
-    theta_h = np.linalg.lstsq(problem.X, h, rcond=None)[0]
-    variance, _ = update_variance(problem, algorithm, problem.theta0, theta_h)
-    mean, _ = expected_update(problem, algorithm, problem.theta0, theta_h)
-    return variance, variance / float(mean @ mean)
+    weights = problem.theta0, np.linalg.lstsq(problem.X, h, rcond=None)[0]
+    found = {}
+    for name in SIX:
+        variance, _ = update_variance(problem, name, *weights)
+        mean, _ = expected_update(problem, name, *weights)
+        found[name] = variance, variance / float(mean @ mean)
+    return found
 
 
 def td_diverges(problem: Problem) -> Verdict:
