@@ -237,6 +237,7 @@ def test_minatar_on_two_cores_of_the_findings():
         "QLC": "qlc",
         "DQN": "dqn",
         "DQN, squared loss, no target": "dqn, squared loss, no target",
+        "the same, layer norm, QLC's rate": "dqn, squared loss, layer norm",
         "QRC, no correction": "qrc, no correction",
     }
     (header, _, *lines), _ = readmes_tables("MinAtar on two cores", "sb3_robust_be/experiments/README.md", "###")

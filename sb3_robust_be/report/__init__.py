@@ -27,13 +27,14 @@ from sb3_robust_be.report.markdown import markdown
 from sb3_robust_be.report.plot import Plot
 from sb3_robust_be.report.sensitivity import sensitivity
 from sb3_robust_be.report.style import Look, label, looks
-from sb3_robust_be.report.tables import Table, aligned, verdict_table, verdicts_beside
+from sb3_robust_be.report.tables import Table, above_in, aligned, verdict_table, verdicts_beside
 
 __all__ = [
     "Look",
     "Plot",
     "Report",
     "Table",
+    "above_in",
     "aligned",
     "bars",
     "distributions",

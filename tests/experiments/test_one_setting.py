@@ -366,6 +366,9 @@ def test_the_analysis_reads_all_parts():
     assert len(tables["best-per-environment"]) == 3 * 3
     assert tables["averages"][0]["algorithm"] == name
     assert tables["averages"][0]["all environments"].estimate == pytest.approx(5 / 6), "above two of three"
+    between = {(row["algorithm"], row["and"]): row["all environments"].estimate for row in tables["averages-between"]}
+    assert len(between) == 3
+    assert between[name, "DQN"] == pytest.approx(5 / 6 - 1 / 6)
     without = {row["without"]: row for row in tables["averages-without-each"]}
     assert len(without) == 1 + 4
     # The second of three is at ½; one held-out environment alone has no others.

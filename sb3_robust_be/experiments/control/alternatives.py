@@ -74,6 +74,7 @@ def differences_table(finals: Mapping[str, Runs], rates: Mapping[tuple[str, str]
                     "difference to the default": verdict.interval if verdict and not gone.all() else None,
                     "p": verdict and verdict.p_value,
                     "verdict": verdict and WORDS[verdict.outcome],
+                    "above in": verdict and report.above_in(verdict),
                     "without a return": int(gone.sum()),
                     "seeds": len(own[label]),
                     "step size": f"2^{np.log2(rates[domain, label]):g}",
@@ -82,7 +83,8 @@ def differences_table(finals: Mapping[str, Runs], rates: Mapping[tuple[str, str]
     caption = (
         f"{MEASURE.capitalize()}, mean over seeds. Differences of means with Welch's interval; the verdict is after "
         "Holm over a domain's rows, and not resolved where more than a tenth of the runs have no return. Cells of "
-        "variants without any return are empty."
+        "variants without any return are empty. Above in: the share of pairs of runs in which the variant is above the "
+        "default, with its own test, which decides nothing."
     )
     return report.Table("differences", rows, caption)
 

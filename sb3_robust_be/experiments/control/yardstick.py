@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -223,6 +224,23 @@ def averages_table(by_name: Mapping[str, NormalisedAverages]) -> report.Table:
         "over runs, then over environments; ½ is the average of all contenders. Intervals: stratified bootstrap, the "
         "pool of runs resampled as well.",
     )
+
+
+def averages_between(by_name: Mapping[str, NormalisedAverages]) -> report.Table:
+    """The differences of the averages of any two contenders, a column for each set of environments.
+
+    :param by_name: As of :func:`averages_table`.
+    """
+    rows = [
+        {
+            "algorithm": report.label(x),
+            "and": report.label(y),
+            **{name: found.greater("", x, y).interval for name, found in by_name.items()},
+        }
+        for x, y in itertools.combinations(_labels(by_name), 2)
+    ]
+    caption = "How far the average of the first is above that of the second; not corrected for many comparisons."
+    return report.Table("averages-between", rows, caption)
 
 
 def leads_without_each(

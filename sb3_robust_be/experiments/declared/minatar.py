@@ -21,8 +21,8 @@ RATE = (2.0**-12,)
 NOTE = (
     "Three of the paper's five games, QRC-Huber with the smooth clip only, by populations on a CPU. Nothing is chosen: "
     "the step size is 2^-12 and DQN's refresh 64 steps, as in the published `minatar-population`, where nothing was "
-    "chosen either; QLC and the DQN with layer normalisation have QLC's falling step size. On Freeway QRC without its correction stands beside it, an "
-    "ablation of ours."
+    "chosen either; QLC and the DQN with layer normalisation have QLC's falling step size. On Freeway QRC without its "
+    "correction stands beside it, an ablation of ours."
 )
 
 

@@ -298,6 +298,7 @@ def _analyse(preset: OneSettingPreset, rows: Rows) -> Analysis:
         ],
         tables=[
             yardstick.averages_table(averages),
+            yardstick.averages_between(averages),
             yardstick.leads_without_each(candidates[0], baselines, averages),
             yardstick.returns_by_environment("returns", "One setting for all environments.", finals, settings, scales),
             *(

@@ -271,7 +271,7 @@ def _optimisers(runs: Mapping[str, Mapping[str, np.ndarray]], tolerances: Mappin
                     for name, x, y in (("Adam", label, REFERENCE), (RMSPROP, other, both[REFERENCE]))
                 ]
     return Rendering(
-        "We use the ADAM optimizer with default parameters for all algorithms, but notice little difference in "
+        "We use the ADAM optimizer with default parameters for all algorithms […], but notice little difference in "
         "conclusions when using SGD or RMSProp optimizers.",
         combined_if_any("Means with Adam and RMSprop differ by at most a fifth of the scale", alike),
         [*alike, *against],
