@@ -40,9 +40,10 @@ REFRESH = (1, 50, 500)
 FAILED_BELOW = -SCALES["mountain-car"] + TOLERANCES[MOUNTAIN_CAR]
 """A seed with a lower return on Mountain Car has failed: an agent that never reaches the goal has −1000"""
 
+SQUARED_LOSS = "dqn, squared loss"
 ALGORITHMS: dict[str, Mapping[str, Any]] = {
     "dqn": {"huber_threshold": 1.0},
-    "dqn, squared loss": c.SQUARED,
+    SQUARED_LOSS: c.SQUARED,
     "qrc": {},
     "qrc_huber": c.clipped("qrc_huber", (), c.SMOOTH).choices,
     "qrc_huber, hard clip": c.clipped("qrc_huber", (), c.HARD).choices,
@@ -52,6 +53,21 @@ ALGORITHMS: dict[str, Mapping[str, Any]] = {
 
 def _label(name: str, refresh: int) -> str:
     return f"{name}, refresh {refresh}"
+
+
+def _in_words(name: str) -> str:
+    """As claims name an algorithm: ``QRC``; ``DQN`` is the one with the Huber loss."""
+    return "DQN with the squared loss" if name == SQUARED_LOSS else report.label(name)
+
+
+def _having(name: str, what: str) -> str:
+    """``DQN with refresh 50``, and ``DQN with the squared loss and with refresh 50``."""
+    return f"{_in_words(name)}{' and' if name == SQUARED_LOSS else ''} {what}"
+
+
+def _of(name: str, what: str, article: str = "the") -> str:
+    """``DQN's seeds``, and ``the seeds of DQN with the squared loss``."""
+    return f"{article} {what} of {_in_words(name)}" if name == SQUARED_LOSS else f"{_in_words(name)}'s {what}"
 
 
 def _refresh(name: str, refresh: int) -> dict[str, Any]:
@@ -110,6 +126,9 @@ PRESETS = {
 Runs = Mapping[str, Mapping[str, np.ndarray]]
 """Final returns (runs,) by domain's name and label"""
 
+ClaimsAndParts = tuple[list[Verdict], list[Verdict]]
+"""Combined verdicts, and the comparisons that they are made of"""
+
 
 def target_verdicts(finals: Runs, areas: Runs | None = None) -> list[Verdict]:
     """
@@ -133,7 +152,8 @@ def target_verdicts(finals: Runs, areas: Runs | None = None) -> list[Verdict]:
             _gradient_methods_do_better_without(gradient, others),
             *([_harms_sample_efficiency(gradient, over_the_run)] if over_the_run else []),
             _dqn_needs_one(dqns, others),
-            *([_above_random(others, finals), _skewed_and_bimodal(finals)] if "dqn" in names else []),
+            _above_random(dqns, others, finals),
+            _skewed_and_bimodal(dqns, finals),
             _best_without_on_cliff_world(names, cliff),
             _less_often_harms(gradient, others),
             _less_often_helps_dqn(dqns, others),
@@ -144,7 +164,7 @@ def target_verdicts(finals: Runs, areas: Runs | None = None) -> list[Verdict]:
 def _without_is_above(name: str, means: Runs, measure: str = "") -> list[Verdict]:
     return [
         greater(
-            f"{domain}: {report.label(name)} without a target is above refresh {r}{measure}",
+            f"{domain}: {_having(name, 'without a target')} is above refresh {r}{measure}",
             own[_label(name, 1)],
             own[_label(name, r)],
         )
@@ -188,36 +208,39 @@ def _dqn_needs_one(names: list[str], means: Runs) -> Rendering:
         for domain, own in means.items():
             parts = [
                 greater(
-                    f"{domain}: {report.label(name)} with refresh {r} is above that without a target",
+                    f"{domain}: {_having(name, f'with refresh {r}')} is above that without a target",
                     own[_label(name, r)],
                     own[_label(name, 1)],
                 )
                 for r in REFRESH[1:]
             ]
             # Either will do; the combination corrects for the choice.
-            claim = f"{domain}: {report.label(name)} with refresh 50 or 500 is above that without a target"
+            claim = f"{domain}: {_having(name, 'with refresh 50 or 500')} is above that without a target"
             needed.append(combined(claim, parts, 1))
             single += parts
-        together = combined_if_any(f"{report.label(name)} needs a target network on every domain", needed)
+        together = combined_if_any(f"{_in_words(name)} needs a target network on every domain", needed)
         claims += [*together, *needed]
-    refresh, parts = _refresh_depends_on_the_domain(means) if "dqn" in names else ([], [])
+    for name in names:
+        refresh, parts = _refresh_depends_on_the_domain(name, means)
+        claims += refresh
+        single += parts
     return Rendering(
         "DQN always required target networks in order to solve any of the tested problems, while requiring "
         "environment-specific tuning of the target network parameter.",
-        [*claims, *refresh],
-        [*single, *parts],
+        claims,
+        single,
     )
 
 
-def _refresh_depends_on_the_domain(means: Runs) -> tuple[list[Verdict], list[Verdict]]:
-    """A combination and its parts: DQN with SB3's loss is better with a refresh of 50 on one, with 500 on another."""
+def _refresh_depends_on_the_domain(name: str, means: Runs) -> ClaimsAndParts:
+    """A DQN is better with a refresh of 50 on one domain, and with 500 on another."""
 
     def above(better: int, worse: int) -> list[Verdict]:
         return [
             greater(
-                f"{domain}: DQN with refresh {better} is above refresh {worse}",
-                own[_label("dqn", better)],
-                own[_label("dqn", worse)],
+                f"{domain}: {_having(name, f'with refresh {better}')} is above refresh {worse}",
+                own[_label(name, better)],
+                own[_label(name, worse)],
             )
             for domain, own in means.items()
         ]
@@ -227,65 +250,84 @@ def _refresh_depends_on_the_domain(means: Runs) -> tuple[list[Verdict], list[Ver
         *combined_if_any("refresh 50 is above 500 on some domain", first, 1),
         *combined_if_any("refresh 500 is above 50 on some domain", second, 1),
     ]
-    claim = "DQN's best refresh depends on the domain: 50 is above 500 on one, and 500 above 50 on another"
+    best = _of(name, "best refresh", "The")
+    claim = f"{best} depends on the domain: 50 is above 500 on one, and 500 above 50 on another"
     # The second side's parts are the first's, seen from behind.
     return combined_if_any(claim, sides), first
 
 
-def _above_random(means: Runs, finals: Runs) -> Rendering:
-    """On Cart-pole: SB3's DQN is above a random agent with a target network, and not without one.
+def _above_random(names: list[str], means: Runs, finals: Runs) -> Rendering:
+    """With a target network, and not without one, each DQN is above a random agent on Cart-pole.
 
     And on Mountain Car fewer of its seeds fail with one.
     """
-    claims: list[Verdict] = []
-    parts: list[Verdict] = []
+    found: list[ClaimsAndParts] = []
     own = means.get("Cart-pole", {})
     if c.RANDOM.label in own:
-        randoms, tolerance = own[c.RANDOM.label], TOLERANCES["Cart-pole"]
-        near = greater(
-            f"Cart-pole: DQN without a target is at most {tolerance:g} above a random agent",
-            randoms,
-            own[_label("dqn", 1)],
-            margin=-tolerance,
-        )
-        above = [
-            greater(f"Cart-pole: DQN with refresh {r} is above a random agent", own[_label("dqn", r)], randoms)
-            for r in REFRESH[1:]
-        ]
-        claim = "Cart-pole: DQN needs a target network to be above a random agent"
-        claims = [combined(claim, [near, combined("with either refresh it is above", above, 1)])]
-        parts = [near, *above]
+        found += [_above_random_with_a_target_alone(name, own) for name in names]
     if MOUNTAIN_CAR in finals:
-        own = finals[MOUNTAIN_CAR]
-        fewer = [
-            fails_more(
-                f"{MOUNTAIN_CAR}: more of DQN's seeds fail without a target than with refresh {r}",
-                failed(own[_label("dqn", 1)], below=FAILED_BELOW),
-                failed(own[_label("dqn", r)], below=FAILED_BELOW),
-            )
-            for r in REFRESH[1:]
-        ]
-        two = of_finite(bimodal, f"{MOUNTAIN_CAR}: DQN without a target is bimodal", own[_label("dqn", 1)])
-        claim = f"{MOUNTAIN_CAR}: fewer of DQN's seeds fail with a target network than without"
-        either = combined(claim, fewer, 1)
-        claims += [either, combined(f"{claim}, where it is bimodal", [either, two])]
-        parts += [*fewer, two]
+        found += [_fewer_fail_with_a_target(name, finals[MOUNTAIN_CAR]) for name in names]
     return Rendering(
         "DQN requires target networks to achieve above random performance on Cart-pole and to reduce the bimodality of "
         "its performance on Mountain Car.",
-        claims,
-        parts,
+        [one for claims, _ in found for one in claims],
+        [one for _, parts in found for one in parts],
     )
 
 
-def _skewed_and_bimodal(finals: Runs) -> Rendering:
+def _above_random_with_a_target_alone(name: str, own: Mapping[str, np.ndarray]) -> ClaimsAndParts:
+    randoms, tolerance = own[c.RANDOM.label], TOLERANCES["Cart-pole"]
+    near = greater(
+        f"Cart-pole: {_having(name, 'without a target')} is at most {tolerance:g} above a random agent",
+        randoms,
+        own[_label(name, 1)],
+        margin=-tolerance,
+    )
+    above = [
+        greater(
+            f"Cart-pole: {_having(name, f'with refresh {r}')} is above a random agent", own[_label(name, r)], randoms
+        )
+        for r in REFRESH[1:]
+    ]
+    claim = f"Cart-pole: {_in_words(name)} needs a target network to be above a random agent"
+    return [combined(claim, [near, combined("with either refresh it is above", above, 1)])], [near, *above]
+
+
+def _fewer_fail_with_a_target(name: str, own: Mapping[str, np.ndarray]) -> ClaimsAndParts:
+    seeds = _of(name, "seeds")
+    fewer = [
+        fails_more(
+            f"{MOUNTAIN_CAR}: more of {seeds} fail without a target than with refresh {r}",
+            failed(own[_label(name, 1)], below=FAILED_BELOW),
+            failed(own[_label(name, r)], below=FAILED_BELOW),
+        )
+        for r in REFRESH[1:]
+    ]
+    without = _having(name, "without a target")
+    two = of_finite(bimodal, f"{MOUNTAIN_CAR}: {without} is bimodal", own[_label(name, 1)])
+    claim = f"{MOUNTAIN_CAR}: fewer of {seeds} fail with a target network than without"
+    either = combined(claim, fewer, 1)
+    return [either, combined(f"{claim}, where it is bimodal", [either, two])], [*fewer, two]
+
+
+def _skewed_and_bimodal(names: list[str], finals: Runs) -> Rendering:
+    found = [_skewed_and_bimodal_with_a_target(name, finals) for name in names]
+    return Rendering(
+        "Even with target networks, DQN still exhibits large skew and bimodality in its performance distributions, "
+        "indicating instability.",
+        [one for claims, _ in found for one in claims],
+        [one for _, parts in found for one in parts],
+    )
+
+
+def _skewed_and_bimodal_with_a_target(name: str, finals: Runs) -> ClaimsAndParts:
     ours = _label("qrc_huber", 1)
     skewed = [
         of_finite(
             longer_tailed,
-            f"{domain}: the worst decile of DQN with refresh {r} lies further below its median than QRC-Huber's "
-            "without a target",
-            own[_label("dqn", r)],
+            f"{domain}: the worst decile of {_having(name, f'with refresh {r}')} lies further below its median than "
+            "QRC-Huber's without a target",
+            own[_label(name, r)],
             own[ours],
         )
         for domain, own in finals.items()
@@ -293,29 +335,26 @@ def _skewed_and_bimodal(finals: Runs) -> Rendering:
         for r in REFRESH[1:]
     ]
     two = [
-        of_finite(bimodal, f"{domain}: DQN with refresh {r} is bimodal", own[_label("dqn", r)])
+        of_finite(bimodal, f"{domain}: {_having(name, f'with refresh {r}')} is bimodal", own[_label(name, r)])
         for domain, own in finals.items()
         if domain == MOUNTAIN_CAR
         for r in REFRESH[1:]
     ]
-    claim = "With a target network DQN's worst decile lies further below its median than QRC-Huber's without one"
-    return Rendering(
-        "Even with target networks, DQN still exhibits large skew and bimodality in its performance distributions, "
-        "indicating instability.",
-        [
-            *combined_if_any(f"{claim}, on some domain, with refresh 50 or 500", skewed, 1),
-            *combined_if_any(f"{claim}, on every domain, with either", skewed),
-            *combined_if_any(f"{MOUNTAIN_CAR}: DQN is bimodal with refresh 50 or 500", two, 1),
-        ],
-        [*skewed, *two],
-    )
+    worst = _of(name, "worst decile")
+    claim = f"With a target network {worst} lies further below its median than QRC-Huber's without one"
+    claims = [
+        *combined_if_any(f"{claim}, on some domain, with refresh 50 or 500", skewed, 1),
+        *combined_if_any(f"{claim}, on every domain, with either", skewed),
+        *combined_if_any(f"{MOUNTAIN_CAR}: {_in_words(name)} is bimodal with refresh 50 or 500", two, 1),
+    ]
+    return claims, [*skewed, *two]
 
 
 def _by_refresh(name: str, means: Runs, better: int, worse: int) -> list[Verdict]:
     """On each domain: the mean with one refresh is above that with another."""
     return [
         greater(
-            f"{domain}: {report.label(name)} is better with refresh {better} than with {worse}",
+            f"{domain}: {_in_words(name)} is better with refresh {better} than with {worse}",
             own[_label(name, better)],
             own[_label(name, worse)],
         )
@@ -351,14 +390,14 @@ def _less_often_helps_dqn(names: list[str], means: Runs) -> Rendering:
     for name in names:
         whole, *steps = (_by_refresh(name, means, *pair) for pair in ((500, 1), (50, 1), (500, 50)))
         single = [one for own in steps for one in own]
-        better = f"{report.label(name)} is better with refresh"
+        better = f"{_in_words(name)} is better with refresh"
         claims += combined_if_any(f"{better} 500 than with 1 on every domain", whole)
         claims += combined_if_any(f"{better} 50 than with 1, and with 500 than with 50, on every domain", single)
         comparisons += [*whole, *single]
         own, ours = means.get(MOUNTAIN_CAR, {}), _label("qrc_huber", 1)
         if ours in own:
             claim = (
-                f"{MOUNTAIN_CAR}: {report.label(name)} with refresh 500 is more than a fifth of the scale below "
+                f"{MOUNTAIN_CAR}: {_having(name, 'with refresh 500')} is more than a fifth of the scale below "
                 "QRC-Huber without a target"
             )
             poor = greater(claim, own[ours], own[_label(name, 500)], margin=TOLERANCES[MOUNTAIN_CAR])
@@ -424,15 +463,15 @@ EXPERIMENT = Experiment(
             "it is enough that a refresh of 50 or one of 500 is above none; the test corrects for the two tries.",
         ),
         Reading(
-            "Which DQN needs a target network?",
+            "Which DQN do the sentences on DQN speak of?",
             (
                 "that with SB3's loss, Huber's with a threshold of 1",
                 "that with QRC-Huber's threshold, 1, and 2 on Mountain Car (appendix, ablations)",
                 "that with the squared loss",
             ),
-            "the first and the last, each is judged",
-            "the first is the paper's on all domains but Mountain Car, and the squared loss is often the stronger "
-            "baseline.",
+            "the first and the last, each is judged, in every sentence",
+            "the first, which claims call DQN without more words, is the paper's on all domains but Mountain Car, and "
+            "the squared loss is often the stronger baseline.",
         ),
         Reading(
             "What is above random?",
