@@ -89,7 +89,7 @@ class ControlPreset:
     """Lock-step populations, or single agents"""
     own_domains: Mapping[str, Domain] = field(default_factory=dict)
     contenders_of: Mapping[str, tuple[Contender, ...]] = field(default_factory=dict)
-    """Others by domain: the same algorithms with fewer settings, where runs are expensive"""
+    """Others by domain: the same algorithms with fewer settings, where runs are expensive, or further ones"""
     rates_of: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """By domain the step sizes of all contenders that have any, in place of theirs"""
     arguments: Mapping[str, Any] = field(default_factory=dict)

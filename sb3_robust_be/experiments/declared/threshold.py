@@ -30,6 +30,8 @@ EXCEPTED = "mountain-car"
 SMALLER = (0.25, 0.5, 1.0)
 """Than the paper's 2 on Mountain Car"""
 HARD_CLIP = ", hard clip"
+OF_DQN = {k: f"dqn, κ = {k:g}" for k in (*SMALLER, DOMAINS[EXCEPTED].huber_threshold)}
+"""On Mountain Car: DQN's labels by the threshold of its own Huber loss"""
 
 
 def _contenders(
@@ -42,6 +44,13 @@ def _contenders(
 
 def _both_clips(rates: tuple[float, ...]) -> tuple[Contender, ...]:
     return (*_contenders(rates), *_contenders(rates, clip=c.HARD))
+
+
+def _with_dqn(rates: tuple[float, ...], refresh: tuple[int | None, ...]) -> dict[str, tuple[Contender, ...]]:
+    """By domain: on Mountain Car DQN besides, for each threshold as ``control`` has it for a threshold of 1."""
+    own = c.dqn_huber(rates, refresh)
+    dqns = (replace(own, label=label, choices={**own.choices, "huber_threshold": k}) for k, label in OF_DQN.items())
+    return {EXCEPTED: (*_both_clips(rates), *dqns)}
 
 
 PRESETS = {
@@ -61,9 +70,11 @@ PRESETS = {
         _both_clips(c.RATES),
         seeds=30,
         selection_seeds=5,
+        contenders_of=_with_dqn(c.RATES, c.FEW_REFRESH),
         rates_of=c.RATES_OF,
         further_step_sizes=c.FURTHER,
-        note="The paper's steps and step sizes, with fewer seeds and without Lunar Lander. "
+        note="The paper's steps and step sizes, with fewer seeds and without Lunar Lander; DQN, on Mountain Car alone, "
+        "with a refresh of 1, 8, 64 or 256 steps. "
         f"{c.CLIFF_NOTE} DQN with every loss, with and without a target network or layer normalisation, and a random "
         "agent are in `control`, at the same steps.",
     ),
@@ -72,6 +83,7 @@ PRESETS = {
         _both_clips(c.RATES),
         seeds=100,
         selection_seeds=10,
+        contenders_of=_with_dqn(c.RATES, c.REFRESH),
         rates_of=c.RATES_OF,
         further_step_sizes=c.FURTHER,
         note=c.CLIFF_NOTE,
