@@ -243,6 +243,15 @@ class ControlResults:
             own[label] = np.array([row.get("curve", nothing) for row in alive])
         return found
 
+    def of(self, labels: Collection[str]) -> ControlResults:
+        """The same of the contenders with these labels alone."""
+        return ControlResults(
+            {key: one for key, one in self.settings.items() if key[1] in labels},
+            {key: rows for key, rows in self.reported.items() if key[1] in labels},
+            {key: one for key, one in self.selection.items() if key[1] in labels},
+            self.preset,
+        )
+
     def named(self) -> list[tuple[str, str, list[Row]]]:
         """Domain's name, contender's label and reported rows."""
         return [(self.preset.domain(key).name, label, rows) for (key, label), rows in self.reported.items()]
