@@ -285,7 +285,9 @@ def rows_of_same_runs(runs: Iterable[Run], rows: Rows, experiment: str) -> list[
     found = []
     for run in runs:
         same = known.get((run.digest, *key_of(run.names, _SAME_RUN)), [])
-        # Several contenders may have it: the rows of one of them.
+        # Several contenders may have it: the rows of one of them. One whose setting has the same arguments comes first:
+        # it has chosen from the same runs, and may have what is reported as well.
+        same = sorted(same, key=lambda row: key_of(row, ("setting",)) != key_of(run.names, ("setting",)))
         of_one = [row for row in same if key_of(row, _CALLED) == key_of(same[0], _CALLED)]
         found += [{**row, "experiment": experiment, **run.names} for row in of_one]
     return found

@@ -66,14 +66,22 @@ def control_analysis(results: ControlResults) -> Analysis:
                 caption="Selection seeds; other settings at their best for each step size.",
             )
         )
-    notes = [
+    return Analysis(plots=plots, tables=[returns_table(results)], notes=control_notes(results))
+
+
+def control_notes(results: ControlResults) -> list[str]:
+    """What a reader of the figures and tables has to know.
+
+    :param results: Of all runs.
+    """
+    preset = results.preset
+    return [
         *size_notes(preset),
         *missing_notes(results),
         *edge_notes(results),
         *unfinished_notes(results.named()),
         *([preset.note] if preset.note else []),
     ]
-    return Analysis(plots=plots, tables=[returns_table(results)], notes=notes)
 
 
 def missing_notes(results: ControlResults) -> list[str]:

@@ -89,7 +89,7 @@ class ControlPreset:
     """Lock-step populations, or single agents"""
     own_domains: Mapping[str, Domain] = field(default_factory=dict)
     contenders_of: Mapping[str, tuple[Contender, ...]] = field(default_factory=dict)
-    """Others by domain: the same algorithms with fewer settings, where runs are expensive"""
+    """Others by domain: the same algorithms with fewer settings, where runs are expensive, or further ones"""
     rates_of: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """By domain the step sizes of all contenders that have any, in place of theirs"""
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -242,6 +242,15 @@ class ControlResults:
             alive = [row if row.get("diverged_at") is None else {} for row in rows]
             own[label] = np.array([row.get("curve", nothing) for row in alive])
         return found
+
+    def of(self, labels: Collection[str]) -> ControlResults:
+        """The same of the contenders with these labels alone."""
+        return ControlResults(
+            {key: one for key, one in self.settings.items() if key[1] in labels},
+            {key: rows for key, rows in self.reported.items() if key[1] in labels},
+            {key: one for key, one in self.selection.items() if key[1] in labels},
+            self.preset,
+        )
 
     def named(self) -> list[tuple[str, str, list[Row]]]:
         """Domain's name, contender's label and reported rows."""

@@ -78,8 +78,6 @@ NOT_JUDGED = (
     "its own.",
     "That in linear prediction 'results using RMSProp yielded similar conclusions and thus were omitted': every run of "
     "`prediction` has SGD with a constant step size.",
-    "That with thresholds below 2 on Mountain Car DQN, too, was 'significantly impacted' and 'saw strongly bimodal "
-    "performance distributions': `threshold` has QRC-Huber alone.",
     "And no run of QRC-Huber has another β than the 1 that they 'chose to keep [...] for all experiments'.",
 )
 """Statements of the paper that no experiment has runs for; the page of results shows them under this experiment"""
