@@ -394,7 +394,7 @@ def test_held_out_domains_are_planned_as_a_presets_own():
 
 
 @pytest.mark.parametrize(
-    ("name", "share"), [("saddlepoint", (810, 1215)), ("target-networks", (675, 2025)), ("threshold", (270, 1620))]
+    ("name", "share"), [("saddlepoint", (810, 1215)), ("target-networks", (675, 2025)), ("threshold", (390, 2100))]
 )
 def test_experiments_share_runs_with_control(name, share):
     """The same spec to the letter, so that a finished run of the one is the other's."""
@@ -403,6 +403,29 @@ def test_experiments_share_runs_with_control(name, share):
         for e in (name, "control")
     )
     assert (len(own & controls), len(own)) == share
+
+
+@pytest.mark.parametrize("scale", ["long", "paper"])
+def test_the_thresholds_of_dqn_are_tried_as_control_tries_a_threshold_of_1(scale):
+    preset, control = (load_declared(name).preset(scale) for name in ("threshold", "control"))
+    key = "mountain-car"
+    (fixed,) = (one for one in control.contenders_on(key) if one.label == "dqn, Huber loss")
+    dqns = {one.label: one for one in preset.contenders_on(key) if one.algorithm == "dqn"}
+    assert list(dqns) == ["dqn, κ = 0.25", "dqn, κ = 0.5", "dqn, κ = 1", "dqn, κ = 2"]
+    assert {one.algorithm for domain in {*preset.domains} - {key} for one in preset.contenders_on(domain)} == {
+        "qrc_huber"
+    }
+    for label, one in dqns.items():
+        assert settings_of(one.grid) == settings_of(fixed.grid)
+        threshold = float(label.rpartition(" ")[2])
+        for setting in settings_of(fixed.grid):
+            for stage, seed in ((SELECTION, FIRST_SELECTION_SEED), (REPORTED, 0)):
+                (run,) = preset.runs(stage, key, one, setting, [seed])
+                (other,) = control.runs(stage, key, fixed, setting, [seed])
+                arguments = {**other.spec["arguments"], "huber_threshold": threshold}
+                assert run.spec == {**other.spec, "arguments": arguments}
+                assert run.names == {**other.names, "contender": label}
+                assert (run.digest == other.digest) == (threshold == 1.0)
 
 
 def test_figures_have_curves_of_half_as_many_points():

@@ -111,6 +111,11 @@ def test_rows_of_the_same_runs_are_taken_under_other_names(half):
     assert len(found) == SHARED
     # Whoever of several has it: once.
     assert rows_of_same_runs(left, [*by_label["plain"], *by_label["no cap"]], "later") == found
+    # Of several rather whose setting has the same arguments, whose other digits then go with each other.
+    swept = [{**row, "setting": {**row["setting"], "cap": 1.0}, "final": -1.0} for row in by_label["plain"]]
+    for several in ([*swept, *by_label["plain"]], [*by_label["plain"], *swept]):
+        assert rows_of_same_runs(left, several, "later") == found
+    assert [row["final"] for row in rows_of_same_runs(left, swept, "later")] == [-1.0] * SHARED
     # Not what has another spec, another seed or stage, or failed, or does not say what it was.
     for other in ({RUN_SPEC: "0" * 8}, {"seed": 3}, {"stage": REPORTED}, {"failed": "no luck"}):
         assert rows_of_same_runs(left, [{**row, **other} for row in by_label["plain"]], "later") == []
