@@ -17,6 +17,7 @@ from sb3_robust_be.experiments.control.preset import read
 from sb3_robust_be.experiments.declared import defaults, drop_in, load_declared, prediction
 from sb3_robust_be.experiments.publish import FOLDER, load, published
 from sb3_robust_be.experiments.results_page import COLUMNS, PAGE, results_section
+from sb3_robust_be.report.sentences import is_combined
 
 ROOT = Path(__file__).parents[1]
 TEXT = (FOLDER / PAGE).read_text(encoding="utf-8")
@@ -288,6 +289,22 @@ def test_control_of_the_findings():
             assert {len(finals[name][label]) for label in labels.values()} == {10 if name == "Lunar Lander" else 30}
             # Equal runs have no interval.
             assert cells == [cell_of(finals[name][label]).removesuffix(" [nan, nan]") for label in labels.values()]
+
+
+def test_both_clips_of_the_findings():
+    """How many claims come out otherwise with the hard clip, in experiments/README.md."""
+    experiment = load_declared("control")
+    analysis = experiment.analyse(experiment.preset("long"), load(FOLDER, "control", "long"))
+    tables = {table.name: table for table in analysis.tables}
+    combined = [row for row in tables["both-clips"].rows if row["smooth clip"] != row["hard clip"]]
+    single = tables["both-clips-comparisons"]
+    every = len([one for one in analysis.verdicts if "QRC-Huber" in one.claim and not is_combined(one)])
+    counted = f"{len(single.rows)} of {every}"
+    assert single.caption.startswith(f"The {counted} single comparisons")
+    text = " ".join((ROOT / "sb3_robust_be/experiments/README.md").read_text(encoding="utf-8").split())
+    assert f"With the hard clip {counted} comparisons come out otherwise, and nine combined claims" in text
+    assert len(combined) == 9
+    assert any(note.startswith("Where there are fewer than 30 runs") for note in analysis.notes), "Lunar Lander"
 
 
 def test_target_networks_of_the_findings():

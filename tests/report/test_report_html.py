@@ -85,11 +85,12 @@ def test_a_page_begins_with_its_summary_and_three_figures_and_folds_the_others(m
         *("figures", "figure-sensitivity"),
     ]
     assert "First." in page.texts
-    assert page.tags.count("details") == 1
+    # The last one has versions and hardware.
+    assert page.tags.count("details") == 1 + 1
     named = Page(html._page(small(plots=plots, pictures=["sensitivity"]), drawings(plots)))
     order = [key.removeprefix("figure-") for key in named.ids if key.startswith("figure-")]
     assert order == ["sensitivity", "lines", "bars", "profiles"]
-    assert named.tags.count("details") == 3
+    assert named.tags.count("details") == 3 + 1
     with pytest.raises(ValueError, match="pictures has 'other', which is no figure of small"):
         small(plots=plots, pictures=["other"])
 
@@ -111,7 +112,7 @@ def test_verdicts_stand_below_their_sentence_and_single_comparisons_fold():
     assert "In words." not in found, "the paper's own words are there"
     without = html._page(small(verdicts=parts, claims=["In words."]), {})
     assert "In words." in without
-    assert "<details>" not in without
+    assert "<details>" not in without.partition("How it was made</h2>")[0]
     many = html._page(small(verdicts=[greater(f"part {i}", high, low) for i in range(7)]), {})
     assert "1 further verdict: 1 holds" in many
     claims = [combined(f"claim {i}", parts) for i in range(22)]
@@ -125,7 +126,8 @@ def test_long_tables_and_readings_fold_and_wide_tables_say_so():
     wide = report.Table("w", [{f"column {i}": "x" * 20 for i in range(7)}])
     found = html._page(small(tables=[short, long, wide], readings=["One?", "Two?"]), {})
     page = Page(found)
-    assert page.tags.count("details") == 2
+    assert page.tags.count("details") == 2 + 1
+    assert "Versions and hardware" in page.texts
     assert "l: C. (21 rows)" in page.texts
     assert "What the paper leaves open, and what is done here (2)" in page.texts
     widths = [value.split()[1] for tag, key, value in page.attributes if value.startswith("scroll ")]

@@ -288,8 +288,8 @@ def _among_the_best(means: Runs) -> Rendering:
         )
     ]
     return Rendering(
-        "The learning curves further highlight that QRC-Huber is the most robust of the three, across all five problem "
-        "setting, either having comparable or notably better performance.",
+        "The learning curves […] further highlight that QRC-Huber is the most robust of the three, across all five "
+        "problem setting, either having comparable or notably better performance.",
         combined_if_any(
             "QRC-Huber is at most a fifth of the scale below each of the paper's other algorithms everywhere", level
         ),

@@ -119,7 +119,7 @@ def _analyse(preset: ControlPreset, rows: Rows) -> Analysis:
 
 
 def _both_clips(readings: Mapping[str, Sequence[Verdict]]) -> list[report.Table]:
-    """What is said of QRC-Huber, with either clip: the combined claims, then the comparisons."""
+    """What is said of QRC-Huber, with either clip: the combined claims, and the comparisons that differ."""
     ours = {words: [one for one in verdicts if "QRC-Huber" in one.claim] for words, verdicts in readings.items()}
     caption = (
         "on QRC-Huber with its smooth clip, which the verdicts of the page have, and with the hard clip in its place, "
@@ -127,9 +127,16 @@ def _both_clips(readings: Mapping[str, Sequence[Verdict]]) -> list[report.Table]
     )
     combined = {words: [one for one in verdicts if is_combined(one)] for words, verdicts in ours.items()}
     single = {words: [one for one in verdicts if not is_combined(one)] for words, verdicts in ours.items()}
+    every = report.verdicts_beside("", "", single).rows
+    first, second = readings
+    other = [row for row in every if row[first] != row[second]]
     return [
         report.verdicts_beside("both-clips", f"Combined claims {caption}", combined),
-        report.verdicts_beside("both-clips-comparisons", f"Single comparisons {caption}", single),
+        report.Table(
+            "both-clips-comparisons",
+            other,
+            f"The {len(other)} of {len(every)} single comparisons that come out otherwise {caption}",
+        ),
     ]
 
 
