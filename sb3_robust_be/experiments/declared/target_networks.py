@@ -109,7 +109,8 @@ PRESETS = {
         selection_seeds=5,
         rates_of=c.RATES_OF,
         further_step_sizes=c.FURTHER,
-        note=f"The paper's steps and step sizes, with fewer seeds. {c.CLIFF_NOTE}",
+        note=f"The paper's steps and step sizes, with fewer seeds. {c.CLIFF_NOTE} DQN with layer normalisation is in "
+        "`control`, at the same steps.",
     ),
     "paper": ControlPreset(
         WITH_CLIFF_WORLD,
