@@ -121,6 +121,11 @@ def expected_update(
     """Mean update directions of ``θ`` and ``θ_h`` at fixed weights, over states from ``d`` and the behaviour policy.
 
     By enumeration of every transition.
+
+    :param theta: ``(D,)``.
+    :param theta_h: ``(D,)``.
+    :return: Both of shape ``(D,)``, before any step size.
+    :raises ValueError: Weights of another shape, or an unknown algorithm.
     """
     probability, value, h = _updates(problem, algorithm, theta, theta_h)
     return probability @ value, probability @ h

@@ -321,12 +321,13 @@ def test_who_starts_at_the_optimum_cannot_learn():
 
 
 def test_variances_of_updates_are_compared_before_learning():
-    """One state, from which an episode ends with a reward or goes on without one, and a θ of zero."""
+    """One state, from which an episode ends with a reward or goes on without one; θ is zero, or two."""
     K, R = np.array([[[0.5, 0.5]]]), np.array([[[0.0, 1.0]]])
     easy = Problem.from_mdp(K, R, 0.5, [[1.0]], X=[[1.0]], d=[1.0], theta0=[0.0], name="small errors")
     hard = Problem.from_mdp(K, 8.0 * R, 0.5, [[1.0]], X=[[1.0]], d=[1.0], theta0=[0.0], name="large errors")
+    elsewhere = dataclasses.replace(hard, theta0=np.array([2.0]), name="from another start")
     # δ is 0 or the reward of 1 or 8, h their mean; GTD2 adds h (x − γ x'), TDC δ x − γ h x', each with probability ½.
-    found = prediction_claims.of_variances({"easy": easy, "hard": hard})
+    found = prediction_claims.of_variances({"easy": easy, "hard": hard, "elsewhere": elsewhere})
     number = {(case, claim): verdict.estimate for case, claim, verdict in found.parts}
     assert found.verdicts == [], "not all of the paper's four"
 
@@ -342,6 +343,9 @@ def test_variances_of_updates_are_compared_before_learning():
     relative = ", over the square of its mean,"
     assert of("GTD2-Huber", "GTD2", "hard", relative) == pytest.approx(1.0)
     assert of("TDC-Huber", "TDC", "hard", relative) == pytest.approx((10.0 / 6.0) ** 2 / (8.5 / 7.5) ** 2)
+    # From θ = 2 δ is −1 or 6, h = 2.5: GTD2 1.25 or 2.5, clipped 0.5 or 1; TDC −2.25 or 6, clipped −1.5 or 6.
+    assert of("GTD2-Huber", "GTD2", "elsewhere") == pytest.approx(1.25**2 / 0.5**2)
+    assert of("TDC-Huber", "TDC", "elsewhere") == pytest.approx(8.25**2 / 7.5**2)
     outcome = {(case, claim): verdict.outcome for case, claim, verdict in found.parts}
     claim = "the variance of GTD2-Huber's update is below that of GTD2's"
     assert (outcome["easy", claim], outcome["hard", claim]) == (FAILS, HOLDS)

@@ -208,6 +208,18 @@ def test_no_alternative_beats_the_dqn_that_sees_the_same():
     assert judged(5.1, 7.0) is OPEN
 
 
+@pytest.mark.parametrize(("lost", "outcome"), [(0, HOLDS), (3, OPEN)])
+def test_optimisers_are_not_told_alike_where_runs_are_lost(lost, outcome):
+    """Three of twenty without a return are more than a tenth, and few enough to leave the means within a fifth."""
+    other = runs(-151.0, n=20, seed=1)
+    other[:lost] = np.nan
+    finals = {"Acrobot": {label: runs(-150.0, n=20) for label in ("qrc_huber", "qrc_huber, h drawn")}}
+    finals["Acrobot"]["qrc_huber, RMSprop"] = other
+    found = robustness.robustness_verdicts(replace(LAPTOP, domains=("acrobot",)), finals)
+    (alike,) = (verdict for verdict in found if verdict.claim.startswith("Acrobot: QRC-Huber's means with Adam"))
+    assert alike.outcome is outcome
+
+
 def test_the_experiment_takes_scales_and_the_one_hot_default_from_where_they_are():
     preset = replace(LAPTOP, seeds=8, squared_on=(CLIFF, ONE_HOT))
     jitter = np.random.default_rng(0).normal(size=8)
