@@ -78,14 +78,14 @@ def control_verdicts(
     areas: Runs,
     curves: Runs | None = None,
     over_rates: OverRates | None = None,
-    over_rates_alone: OverRates | None = None,
+    over_rates_fixed: OverRates | None = None,
 ) -> list[Verdict]:
     """
     :param finals: Final returns (runs,) by domain and label; NaN for runs without one.
     :param areas: Areas under the learning curve, likewise.
     :param curves: Learning curves (runs, points), likewise.
     :param over_rates: What the step sizes gave, the other settings at their best for each.
-    :param over_rates_alone: The same with the other settings as they were chosen.
+    :param over_rates_fixed: The same with the other settings as they were chosen.
     :return: For each sentence of the paper, in its order here, the combined claims, then the comparisons.
     """
     means = {domain: lowest_for_failed(own) for domain, own in finals.items()}
@@ -102,7 +102,7 @@ def control_verdicts(
         _unstable(curves or {}),
         _sbeed_suboptimal(means),
         _by_area(areas),
-        _over_step_sizes(over_rates or {}, over_rates_alone or {}),
+        _over_step_sizes(over_rates or {}, over_rates_fixed or {}),
         _both_measures_of_clips(finals, areas),
         _other_dqns(means),
         _qlc(means, {domain: lowest_for_failed(own) for domain, own in areas.items()}),
@@ -407,10 +407,10 @@ def _by_area(areas: Runs) -> Rendering:
     )
 
 
-def _over_step_sizes(over_rates: OverRates, alone: OverRates) -> Rendering:
+def _over_step_sizes(over_rates: OverRates, fixed: OverRates) -> Rendering:
     claims, comparisons = [], []
     for label in PAPERS:
-        for more, own in (("", over_rates), (", its other settings fixed", alone if label in TUNED else {})):
+        for more, own in (("", over_rates), (", its other settings fixed", fixed if label in TUNED else {})):
             of_label = _over_step_sizes_of(label, own, more)
             claims += of_label.claims
             comparisons += of_label.comparisons
